@@ -1,0 +1,50 @@
+# Everything a contributor runs. Needs Python 3.11+, make and pip; the rest goes into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# One thread per process: with many, small BLAS calls are slower and timings depend on the machine's load.
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+export MKL_NUM_THREADS := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help venv check format test demo bench clean
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1	\2/'
+
+venv: $(STAMP) ## create .venv with the package (editable) and the development tools
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "scalerl needs Python 3.11 or newer; %s is %d.%d. Try: make PYTHON=/path/to/python3.12" % (sys.executable, v[0], v[1]))'
+	@echo "creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "installing scalerl and its development tools (pip install -e .[dev])"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+check: venv ## ruff, mypy, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: venv ## let ruff repair and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: check ## the checks, then every test
+	$(BIN)/python -m pytest -q
+
+demo: venv ## fit the paper's 8B curve up to 50k GPU-hours, forecast 100k, write demo/scalerl-8b.png
+	@mkdir -p demo
+	$(BIN)/scalerl fit --example scalerl-8b --until 50000 --budget 100000 --plot demo/scalerl-8b.png
+
+bench: venv ## run benchmarks/*.py one after the other
+	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+clean: ## remove the environment, caches and everything built
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist demo
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

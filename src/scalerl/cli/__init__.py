@@ -1,0 +1,81 @@
+"""The `scalerl` command: runs one subcommand and turns what happened into output and an exit code.
+
+Called by the `scalerl` entry point and by `python -m scalerl`. A command computes everything first and returns an
+`Outcome`; only then is something printed. So an error leaves nothing behind but one line on stderr.
+
+Exit codes: 0 done, 1 the output could not be written, 2 bad input, 130 interrupted, 141 the reader of our output went
+away. `scalerl decide --exit-code` adds its own (see `decide.py`). What a command does is not known here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from io import TextIOWrapper
+from typing import TextIO
+
+from scalerl.errors import ScaleRLError
+
+BAD_OUTPUT, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line given (default: this process's) and return the exit code."""
+    try:
+        return _run(sys.argv[1:] if argv is None else argv)
+    except BrokenPipeError:
+        _silence_stdout()
+        return CLOSED_PIPE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(argv: Sequence[str]) -> int:
+    from typer import TyperException
+
+    from scalerl.cli.app import build
+    from scalerl.cli.output import Outcome
+
+    try:
+        result = build().main(args=list(argv), prog_name="scalerl", standalone_mode=False)
+    except TyperException as error:
+        return _refuse(f"{error.format_message()} (see: scalerl --help)")
+    except ScaleRLError as error:
+        return _refuse(str(error))
+    if not isinstance(result, Outcome):  # --help and --version have printed by themselves
+        sys.stdout.flush()
+        return int(result or 0)
+    try:
+        _write(sys.stderr, "".join(f"scalerl: note: {_one_line(note)}\n" for note in result.notes))
+        _write(sys.stdout, result.text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _silence_stdout()
+        return _refuse(f"cannot write the output: {error.strerror}", BAD_OUTPUT)
+    return result.code
+
+
+def _refuse(message: str, code: int = BAD_INPUT) -> int:
+    _write(sys.stderr, f"scalerl: error: {_one_line(message)}\n")
+    return code
+
+
+def _one_line(text: str) -> str:
+    """One printable line, whatever a file name or a cell of a table holds."""
+    return "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
+
+
+def _write(stream: TextIO | None, text: str) -> None:
+    if stream is None or not text:  # None: started with this stream closed
+        return
+    if isinstance(stream, TextIOWrapper):  # a terminal that cannot show a character gets "?" instead of a crash
+        stream.reconfigure(errors="replace")
+    stream.write(text)
+    stream.flush()
+
+
+def _silence_stdout() -> None:
+    """Nobody reads any more: keep the interpreter from complaining when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,133 @@
+"""`scalerl fit`: the law of each curve, what it forecasts, and whether to go on.
+
+Called by the typer application. It asks the engine and hands the answers to `output` or to the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from scalerl.cli import checks, options, sources
+from scalerl.cli.output import (
+    Answers,
+    Outcome,
+    fit_document,
+    held_out_points,
+    one_or_many,
+    picture_line,
+    text_of,
+    to_json,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import RenderableType
+
+    from scalerl.curves import Fit
+
+DEFAULT_BUDGETS = (2.0, 4.0, 10.0)
+"""Times the last compute of the fit."""
+MOST_IN_FULL = 4
+"""Curves shown one by one; beyond that a table says more than many screens."""
+
+
+def fit(
+    files: options.Files = None,
+    example: options.Example = None,
+    x: options.X = None,
+    y: options.Y = None,
+    n: options.N = None,
+    by: options.By = None,
+    duplicates: options.Repeats = None,
+    bounds: options.Bounds = "0,1",
+    as_seeds: options.AsSeeds = False,
+    start: options.From = None,
+    until: options.Until = None,
+    floor: options.Floor = None,
+    ceiling: options.Ceiling = None,
+    law: options.LawName = "sigmoid",
+    method: options.MethodName = "varpro",
+    level: options.Level = "0.8",
+    budget: options.Budgets = None,
+    target: options.Targets = None,
+    delta: options.Delta = "0.03",
+    json: options.Json = False,
+    plot: options.Plot = None,
+) -> Outcome:
+    """Fit a scaling law to each curve: ceiling, efficiency, forecasts with intervals, and a decision."""
+    limits = checks.bounds(bounds)
+    reading = checks.reading(files, example, (x, y, n, by), duplicates, limits)
+    fitting = checks.fitting((start, until), floor, ceiling, law, method, level, limits)
+    budgets = tuple(checks.positive("--budget", text) for text in budget or ())
+    targets = tuple(checks.finite("--target", text, limits) for text in target or ())
+    smallest_gain = checks.positive("--delta", delta)
+    picture = checks.plot_path(plot)
+
+    curves = sources.read(reading, as_seeds=as_seeds)
+    fitting, advice = sources.with_advice(fitting, curves)
+    answers = [answer(one, budgets, targets, smallest_gain) for one in sources.fit_all(curves, fitting)]
+    if picture is not None:
+        from scalerl.report.figures import plot_fits
+
+        plot_fits([one.fit for one in answers], picture, budgets=budgets, target=targets[0] if targets else None)
+    if json:
+        documents = [fit_document(one, curves.source(one.fit.series)) for one in answers]
+        return Outcome(to_json(one_or_many(documents)), advice)
+    return Outcome(_text(answers, curves, advice, picture))
+
+
+def answer(fit: Fit, budgets: Sequence[float], targets: Sequence[float], delta: float) -> Answers:
+    """Everything the command says about one fit.
+
+    The decision is about the largest budget; one that the curve has passed already leaves nothing to decide, and then
+    it is about twice the last compute, as without a budget.
+    """
+    from scalerl.curves import decide, forecast, marginal_gains, reach
+
+    asked = tuple(budgets) or tuple(factor * fit.last_compute for factor in DEFAULT_BUDGETS)
+    ahead = [budget for budget in budgets if budget > fit.last_compute]
+    held_out = [compute for compute, _ in held_out_points(fit)]
+    return Answers(
+        fit=fit,
+        forecasts=forecast(fit, asked),
+        targets=tuple(reach(fit, target) for target in targets),
+        gains=marginal_gains(fit),
+        decision=decide(fit, max(ahead, default=None), delta=delta),
+        held_out=forecast(fit, held_out) if held_out else (),
+    )
+
+
+def _text(answers: Sequence[Answers], curves: sources.Curves, advice: Sequence[str], picture: Path | None) -> str:
+    """Each curve in full, as long as they are few; then all of them side by side."""
+    from rich.text import Text
+
+    from scalerl.cli.overview import overview
+
+    parts = sources.about(curves, advice)
+    if len(answers) <= MOST_IN_FULL:
+        for one in answers:
+            parts += _in_full(one)
+    if len(answers) > 1:
+        parts.append(overview(answers))
+    if len(answers) > MOST_IN_FULL:
+        parts.append(Text("Fit one curve alone, or use --json, to see everything about it."))
+    return text_of([*parts, *picture_line(picture)])
+
+
+def _in_full(answers: Answers) -> list[RenderableType]:
+    from rich.text import Text
+
+    from scalerl.cli.overview import held_out_line
+    from scalerl.report.terminal import render_fit
+
+    whole = render_fit(
+        answers.fit,
+        forecasts=answers.forecasts,
+        decision=answers.decision,
+        targets=answers.targets,
+        gains=answers.gains,
+    )
+    line = held_out_line(answers)
+    return [whole, Text(line)] if line else [whole]

@@ -1,0 +1,144 @@
+"""Every option of the command line: its name, its place in `--help`, and what it means.
+
+Used by the command modules as parameter types. Numbers come in as text, because `checks` reads them its own way
+(`50k`, `inf`, `none`) and words its own errors. No value is checked here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+Law = Literal["sigmoid", "power", "loglinear", "flat"]
+Method = Literal["varpro", "paper"]
+Duplicates = Literal["mean", "last", "seeds"]
+Question = Literal["value", "ceiling"]
+
+READ, FIT, ASK, OUT = "What to read", "How to fit", "What to ask", "Output"
+
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="FILE", help="CSV, JSONL or Parquet; each file is one curve (more with --by)."),
+]
+Example = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", rich_help_panel=READ, help="Use a curve that comes with scalerl (scalerl-8b)."),
+]
+X = Annotated[
+    str | None,
+    typer.Option("--x", metavar="COL", rich_help_panel=READ, help="Column of compute; guessed from usual names."),
+]
+Y = Annotated[
+    str | None,
+    typer.Option("--y", metavar="COL", rich_help_panel=READ, help="Column of the value; guessed from usual names."),
+]
+N = Annotated[
+    str | None,
+    typer.Option("--n", metavar="COL", rich_help_panel=READ, help="Column with the number of answers behind a value."),
+]
+By = Annotated[
+    str | None,
+    typer.Option("--by", metavar="COL", rich_help_panel=READ, help="Column that names the curve a row belongs to."),
+]
+Repeats = Annotated[
+    Duplicates | None,
+    typer.Option(
+        "--duplicates", rich_help_panel=READ,
+        help="What several rows at one compute are: average them, keep the last, or several seeds. Default: an error.",
+    ),
+]  # fmt: skip
+Bounds = Annotated[
+    str,
+    typer.Option(metavar="LOW,HIGH|none", rich_help_panel=READ, help="Range a value can have; none for mean rewards."),
+]
+AsSeeds = Annotated[
+    bool,
+    typer.Option(
+        "--as-seeds",
+        metavar="",
+        rich_help_panel=READ,
+        help="All curves given are seeds of one recipe: fit them as one.",
+    ),
+]
+
+From = Annotated[
+    str | None,
+    typer.Option("--from", metavar="C", rich_help_panel=FIT, help="Leave out points before this compute."),
+]
+Until = Annotated[
+    str | None,
+    typer.Option("--until", metavar="C", rich_help_panel=FIT, help="Hold out points after this compute; inf: none."),
+]
+Floor = Annotated[
+    str | None,
+    typer.Option(
+        metavar="measured|free|V", rich_help_panel=FIT,
+        help="Value at zero compute: the row at compute 0, a free parameter, or a number. "
+        "Default: measured where there is such a row, otherwise free.",
+    ),
+]  # fmt: skip
+Ceiling = Annotated[
+    str | None,
+    typer.Option(metavar="V", rich_help_panel=FIT, help="Fix the ceiling (to compare exponents)."),
+]
+LawName = Annotated[Law, typer.Option("--law", rich_help_panel=FIT, help="The law to fit.")]
+MethodName = Annotated[
+    Method,
+    typer.Option("--method", rich_help_panel=FIT, help="varpro: ours, with intervals. paper: the paper's grid search."),
+]
+Level = Annotated[str, typer.Option(metavar="P", rich_help_panel=FIT, help="Probability that an interval holds.")]
+
+Budgets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--budget", metavar="C", rich_help_panel=ASK,
+        help="Forecast the value at this compute, e.g. 1e5 or 100k; repeatable. Default: 2x, 4x and 10x of the last.",
+    ),
+]  # fmt: skip
+Budget = Annotated[
+    str | None,
+    typer.Option(metavar="C", rich_help_panel=ASK, help="Compute in question, e.g. 100k. Default: 2x of the last."),
+]
+Targets = Annotated[
+    list[str] | None,
+    typer.Option("--target", metavar="V", rich_help_panel=ASK, help="Compute needed to reach this value; repeatable."),
+]
+Delta = Annotated[
+    str,
+    typer.Option(metavar="V", rich_help_panel=ASK, help="Smallest gain worth the budget, for the decision."),
+]
+QuestionName = Annotated[
+    Question,
+    typer.Option(
+        "--question", rich_help_panel=ASK,
+        help="value: is the gain at the budget worth it? ceiling: the same, but only if the ceiling is known.",
+    ),
+]  # fmt: skip
+Reference = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", rich_help_panel=ASK, help="Curve to compare the others with. Default: the first."),
+]
+Margin = Annotated[
+    str,
+    typer.Option(metavar="V", rich_help_panel=ASK, help="Ceilings closer than this count as equal."),
+]
+Shares = Annotated[
+    str,
+    typer.Option(metavar="S,...", rich_help_panel=ASK, help="Shares of each curve to fit; the rest is forecast."),
+]
+
+Json = Annotated[
+    bool, typer.Option("--json", metavar="", rich_help_panel=OUT, help="Print one JSON document instead of text.")
+]
+Plot = Annotated[
+    str | None,
+    typer.Option(metavar="OUT", rich_help_panel=OUT, help="Write a picture: .png, .svg, .pdf, or .html to explore."),
+]
+ExitCode = Annotated[
+    bool,
+    typer.Option(
+        "--exit-code", metavar="", rich_help_panel=OUT,
+        help="Tell the decision by exit code: 0 SCALE, 10 STOP, 11 NEED MORE DATA, 12 UNSTABLE (2: bad input).",
+    ),
+]  # fmt: skip

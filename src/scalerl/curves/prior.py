@@ -1,0 +1,59 @@
+"""What the engine believes before it sees a curve, in one place, with its provenance.
+
+All lengths are on the unit scale of the value (0..1 for pass rates). The starting point is method M5 of the project's
+forecasting notes; the figures below were chosen on real LLM-RL curves by leaving out whole projects
+(benchmarks/calibration.py prints the resulting scores; LOG.md tells what was tried).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from scalerl.curves.noise import NoiseGrid
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Means and widths of the priors, and the candidate noise settings."""
+
+    log_exponent: tuple[float, float] = (float(np.log(1.2)), 0.6)
+    """Mean and sd of ln exponent."""
+    log_midpoint: tuple[float, float] = (0.0, 1.5)
+    """Mean and sd of ln(midpoint / last compute)."""
+    gaps: tuple[tuple[float, float, float], ...] = ((0.5, 0.05, 0.1), (0.5, 0.2, 0.4))
+    """The ceiling minus the present value, as a share of the room above it: a mixture of (weight, mean, sd). It is
+    either close by or anywhere; one normal cannot say that."""
+    floor_sd: float = 0.02
+    """How far the floor of the law may lie from a measured step-0 value, beside that value's own error."""
+    free_floor_sd: float = 0.15
+    white: tuple[float, ...] = (0.35, 0.8)
+    """Candidate factors on the binomial standard deviation."""
+    log_white: tuple[float, float] = (float(np.log(0.5)), 0.6)
+    wobble: tuple[float, ...] = (0.004, 0.01, 0.025)
+    """Candidate standard deviations of the AR(1) part."""
+    memory: tuple[float, ...] = (0.5, 0.8, 0.95)
+    drift: tuple[float, ...] = (0.1, 0.3, 0.8)
+    """Candidate sizes of the discrepancy, as a share of the local slope, per sqrt(nat of compute)."""
+    drift_base: float = 0.0125
+    """Slope added to the local one, so that a plateau may drift too."""
+    flat: float = 0.3
+    """Chance that the curve stays flat from here."""
+    decay: float = 0.0
+    """Chance that it declines from here."""
+    decay_size: float = 0.12
+    """Mean decline per nat of compute in that case."""
+
+    def noise_grid(self) -> NoiseGrid:
+        """Every combination; a wobble of zero needs no memory."""
+        wobbles = [(0.0, 0.0), *product(self.wobble, self.memory)]
+        rows = [
+            (white, wobble, memory, drift, -0.5 * ((np.log(white) - self.log_white[0]) / self.log_white[1]) ** 2)
+            for white, (wobble, memory), drift in product(self.white, wobbles, self.drift)
+        ]
+        return NoiseGrid(*np.array(rows).T)
+
+
+DEFAULT_PRIOR = Prior()
