@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+
 from scalerl import Series
 
 MIN_EVALUATIONS = 20
@@ -23,8 +24,9 @@ def load_real(path: Path, least: int = MIN_EVALUATIONS) -> dict[tuple[str, str],
     curves = {}
     for (project, curve), points in rows.items():
         if len(points) >= least:
-            step, value, n = zip(*points, strict=True)
-            known = None if None in n else n
+            step, value = [p[0] for p in points], [p[1] for p in points]
+            sizes = [p[2] for p in points if p[2] is not None]
+            known = sizes if len(sizes) == len(points) else None
             curves[project, curve] = Series.of(step, value, known, name=curve, compute_name="step", value_name="y")
     return curves
 

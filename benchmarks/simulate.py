@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+
 from scalerl import Series, StartValue
 
 Truth = Callable[[np.ndarray], np.ndarray]
@@ -99,4 +100,4 @@ def _noise(share: np.ndarray, noise: Noise, rng: np.random.Generator) -> np.ndar
     for i in range(share.size):
         wobble[i] = state
         state = noise.memory * state + noise.wobble * np.sqrt(1 - noise.memory**2) * rng.standard_normal()
-    return white + wobble
+    return np.asarray(white + wobble)

@@ -16,6 +16,8 @@ import numpy.typing as npt
 from scalerl.errors import InputError
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.intp]
+BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ def _sizes(n: Iterable[float] | float | None, count: int, name: str) -> FloatArr
     return size
 
 
-def _refuse(bad: npt.NDArray[np.bool_], values: FloatArray, what: str, allowed: str, name: str) -> None:
+def _refuse(bad: BoolArray, values: FloatArray, what: str, allowed: str, name: str) -> None:
     if bad.any():
         index = int(np.argmax(bad))
         raise InputError(f"unusable {what} at point {index + 1}", float(values[index]), allowed, name)

@@ -1,4 +1,4 @@
-"""`fit` and `Fit`: frozen, complete, the same after a round trip, honest about what is unknown, and strict about input."""
+"""`fit` and `Fit`: frozen, the same after a round trip, honest about what is unknown, and strict about input."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_prints_its_name_law_points_and_every_parameter(curve: Curve, law: LawNa
     assert law in first
     assert "33 points" in first
     for name, estimate in found.parameters.items():
-        assert any(line.split()[0] == name and f"{estimate.value:.4g}" in line for line in rest)
+        assert any(line.split()[0] == name and line.endswith(str(estimate)) for line in rest)
 
 
 def test_prints_its_warnings(curve: Curve) -> None:
@@ -107,7 +107,7 @@ def test_parameters_are_those_of_the_law(curve: Curve, law: LawName) -> None:
 def test_window_fitted_and_held_out(curve: Curve) -> None:
     series = curve(points=40, last=40.0, midpoint=5.0)
     found = fit(series, window=(3, 30))
-    assert found.window == (3, 30)
+    assert list(found.window) == [3, 30]
     assert found.fitted[0].compute.tolist() == list(range(3, 31))
     assert found.held_out[0].compute.tolist() == list(range(31, 41))
     assert found.series == (series,)
@@ -249,10 +249,3 @@ def test_refuses_nothing_and_too_little() -> None:
 def test_a_measured_floor_above_the_given_ceiling_is_refused(curve: Curve) -> None:
     with pytest.raises(InputError):
         fit(curve(), ceiling=0.1)
-
-
-def test_options_are_never_silently_dropped(curve: Curve) -> None:
-    """A floor means nothing to a straight line: saying so beats ignoring it."""
-    for law in ("loglinear", "flat"):
-        with pytest.raises(InputError):
-            fit(curve(start=False), law=law, floor=0.3)

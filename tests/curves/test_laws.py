@@ -79,7 +79,7 @@ def test_power_is_the_limit_of_the_sigmoid_far_beyond_the_midpoint() -> None:
 
 
 def test_loglinear_gains_the_same_with_every_doubling_and_flat_gains_nothing() -> None:
-    doubling = 2.0 ** np.arange(-40, 40)
+    doubling: FloatArray = np.exp2(np.arange(-40.0, 40.0))
     np.testing.assert_allclose(np.diff(loglinear(doubling, 0.3, 0.1)), 0.1 * np.log(2), rtol=1e-9)
     assert loglinear(np.array([1.0]), 0.3, 0.1)[0] == 0.3
     assert (flat(doubling, 0.25) == 0.25).all()

@@ -39,7 +39,10 @@ def test_nist_rat42_to_six_digits() -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(
-    floor=st.floats(0.02, 0.4), gain=st.floats(0.1, 0.55), exponent=st.floats(0.6, 3.0), midpoint=st.floats(100.0, 3000.0)
+    floor=st.floats(0.02, 0.4),
+    gain=st.floats(0.1, 0.55),
+    exponent=st.floats(0.6, 3.0),
+    midpoint=st.floats(100.0, 3000.0),
 )
 def test_recovers_a_noise_free_sigmoid(floor: float, gain: float, exponent: float, midpoint: float) -> None:
     truth = {"floor": floor, "ceiling": floor + gain, "exponent": exponent, "midpoint": midpoint}
@@ -125,6 +128,7 @@ def test_equal_numbers_of_answers_change_nothing(curve: Curve) -> None:
 
 def _rival_sse(p: Problem, floor: float | None, truth: dict[str, float]) -> float:
     """The best of a few starts of scipy's trust-region solver in the same box of linear parameters."""
+
     def residual(z: FloatArray) -> FloatArray:
         low = z[0] if floor is None else floor
         return sigmoid(p.compute, low, z[1], np.exp(z[3]), np.exp(z[2])) - p.value
@@ -144,8 +148,12 @@ def test_no_other_optimiser_finds_a_better_fit(seed: int) -> None:
     points, last = int(rng.integers(10, 60)), 10 ** rng.uniform(1, 5)
     compute = last * np.arange(1, points + 1) / points
     floor = rng.uniform(0.0, 0.3)
-    truth = {"floor": floor, "ceiling": min(floor + rng.uniform(0.2, 0.6), 1.0),
-             "exponent": float(np.exp(rng.normal(-0.2, 0.4))), "midpoint": last * float(np.exp(rng.uniform(-3, 0)))}  # fmt: skip
+    truth = {
+        "floor": floor,
+        "ceiling": min(floor + rng.uniform(0.2, 0.6), 1.0),
+        "exponent": float(np.exp(rng.normal(-0.2, 0.4))),
+        "midpoint": last * float(np.exp(rng.uniform(-3, 0))),
+    }
     noise = rng.uniform(0.002, 0.02) * rng.standard_normal(points)
     value = np.clip(sigmoid(compute, **truth) + noise, 0.0, 1.0)
     fixed = floor if seed % 3 == 0 else None

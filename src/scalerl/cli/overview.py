@@ -13,10 +13,10 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from scalerl import numbers
 from scalerl.cli.output import Answers, held_out_document
 from scalerl.curves import Fit
 from scalerl.curves.results import Estimate, Forecast
-from scalerl.report import numbers
 from scalerl.report.plain import Printable
 
 OTHER_COLUMNS = 58

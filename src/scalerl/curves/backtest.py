@@ -21,9 +21,9 @@ from scalerl.curves.fit import MIN_POINTS, fit
 from scalerl.curves.forecast import value_draws
 from scalerl.curves.laws import guess_sigmoid, sigmoid
 from scalerl.curves.least_squares import Problem, solve
-from scalerl.curves.posterior import second_difference_sd
 from scalerl.curves.results import Backtest, Score
 from scalerl.curves.scale import Bounds, Scale
+from scalerl.curves.spacing import second_difference_sd
 from scalerl.errors import InputError
 from scalerl.series import FloatArray, Series
 
@@ -62,10 +62,8 @@ def split(curve: Series, share: float) -> tuple[Series, float, float]:
     extra = curve.start is not None
     seen = int(np.ceil(share * (len(curve) + extra) - 1e-9)) - extra
     if seen < MIN_POINTS - 1 or len(curve) - seen < TARGET_POINTS:
-        need = int(np.ceil(MIN_POINTS / share))
-        raise InputError(
-            "too few points to backtest", len(curve), f"about {need} or more at a share of {share:g}", curve.source or curve.name
-        )  # fmt: skip
+        allowed = f"about {int(np.ceil(MIN_POINTS / share))} or more at a share of {share:g}"
+        raise InputError("too few points to backtest", len(curve), allowed, curve.source or curve.name)
     at = float(np.exp(np.mean(np.log(curve.compute[-TARGET_POINTS:]))))
     return curve.head(max(seen, MIN_POINTS)), at, float(curve.value[-TARGET_POINTS:].mean())
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scalerl.curves.fit import Fit, fit
+from scalerl.curves.fit import Fit, Floor, fit
 from scalerl.curves.results import Comparison, Estimate, Pair, Verdict
 from scalerl.errors import InputError
-from scalerl.series import FloatArray
+from scalerl.series import FloatArray, IntArray
 
 MARGIN = 0.02
 """The paper's margin: three seeds moved the ceiling by at most 0.015."""
@@ -43,7 +43,9 @@ def _reference(fits: Sequence[Fit], reference: str | None) -> Fit:
         raise InputError("curves with the same name", max(names, key=names.count), "one name per curve")
     for one in fits:
         if one.law != "sigmoid" or one.method != "varpro":
-            raise InputError("only sigmoid fits can be compared", f"{one.law}, {one.method}", "sigmoid, varpro", one.name)
+            raise InputError(
+                "only sigmoid fits can be compared", f"{one.law}, {one.method}", "sigmoid, varpro", one.name
+            )
     if reference is None:
         return fits[0]
     if reference not in names:
@@ -84,11 +86,10 @@ def _pair(base: Fit, other: Fit, margin: float, level: float) -> Pair:
 
 def refit_with_ceiling(one: Fit, ceiling: float) -> Fit:
     """The same fit with its ceiling fixed, so that exponents can be compared."""
-    floor = one.fixed_floor if one.fixed_floor is not None and not one.floor_measured else None
-    choice = "measured" if one.floor_measured else floor
-    low = max((one.fixed_floor or -np.inf) + 1e-9, ceiling)
+    floor: Floor = "measured" if one.floor_measured else one.fixed_floor
+    above = ceiling if one.fixed_floor is None else max(one.fixed_floor, ceiling)
     return fit(
-        one.series, floor="free" if choice is None else choice, ceiling=low,
+        one.series, floor="free" if floor is None else floor, ceiling=above,
         bounds=one.bounds, window=one.window, level=one.level, name=one.name,
     )  # fmt: skip
 
@@ -178,10 +179,11 @@ def _estimate(draws: FloatArray, value: float, level: float) -> Estimate:
 
 def _shuffled(draws: FloatArray) -> FloatArray:
     """The draws of two posteriors share one random stream; shuffling one side makes the pairs independent."""
-    return draws[_permutation(draws.size)]
+    shuffled: FloatArray = draws[_permutation(draws.size)]
+    return shuffled
 
 
-def _permutation(size: int) -> FloatArray:
+def _permutation(size: int) -> IntArray:
     return np.random.default_rng(7).permutation(size)
 
 

@@ -15,7 +15,9 @@ from scalerl.curves.diagnose import ENOUGH_POINTS, compute_to_identify, is_ident
 from scalerl.curves.forecast import value_draws
 from scalerl.curves.results import Action, Decision
 from scalerl.errors import InputError
-from scalerl.series import FloatArray
+from scalerl.numbers import amount
+from scalerl.numbers import probability as chance_of
+from scalerl.series import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     from scalerl.curves.fit import Fit
@@ -25,9 +27,7 @@ STOP_AT = 0.15
 Question = Literal["value", "ceiling"]
 
 
-def decide(
-    fit: Fit, budget: float | None = None, *, delta: float = 0.03, question: Question = "value"
-) -> Decision:
+def decide(fit: Fit, budget: float | None = None, *, delta: float = 0.03, question: Question = "value") -> Decision:
     """SCALE, STOP, NEED MORE DATA or UNSTABLE at `budget` (default: twice the present compute).
 
     `delta` is the gain worth paying for, in the units of the value. `question="ceiling"` asks about the ceiling itself.
@@ -65,7 +65,9 @@ def _judge(fit: Fit, probability: float, budget: float, delta: float, question: 
         return "NEED MORE DATA", f"only {fit.points} evaluations; at least {ENOUGH_POINTS} are needed"
     if question == "ceiling" and not is_identified(fit):
         return "NEED MORE DATA", "the ceiling is not identified yet"
-    chance = f"the chance of gaining {delta:g} or more by {budget:.3g} {fit.compute_name} is {probability:.0%}"
+    chance = (
+        f"the chance of gaining {delta:g} or more by {amount(budget)} {fit.compute_name} is {chance_of(probability)}"
+    )
     if probability >= SCALE_AT:
         return "SCALE", chance
     if probability <= STOP_AT:
@@ -95,7 +97,7 @@ def _extra_compute(
     return None
 
 
-def _share_settled(seen: FloatArray, success: FloatArray, bins: int = 20) -> float:
+def _share_settled(seen: FloatArray, success: BoolArray, bins: int = 20) -> float:
     order = np.argsort(seen, kind="stable")
     chances = np.array([part.mean() for part in np.array_split(success[order], bins)])
     return float(np.mean((chances >= SCALE_AT) | (chances <= STOP_AT)))

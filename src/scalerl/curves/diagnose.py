@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scalerl.curves.least_squares import Problem, Solution, solve
-from scalerl.curves.posterior import second_difference_sd
 from scalerl.curves.results import Diagnostic, WindowFit
 from scalerl.curves.scale import Scale
+from scalerl.curves.spacing import second_difference_sd
+from scalerl.numbers import amount, number
 from scalerl.series import Series
 
 if TYPE_CHECKING:
@@ -71,9 +72,7 @@ def refit_windows(fit: Fit, problem: Problem, solution: Solution) -> tuple[Windo
     return tuple(windows)
 
 
-def diagnose(
-    fit: Fit, problem: Problem, solution: Solution, windows: Sequence[WindowFit]
-) -> tuple[Diagnostic, ...]:
+def diagnose(fit: Fit, problem: Problem, solution: Solution, windows: Sequence[WindowFit]) -> tuple[Diagnostic, ...]:
     """Everything worth saying, most important first."""
     found = [
         *_falling(fit),
@@ -88,12 +87,14 @@ def diagnose(
 
 def _too_few(fit: Fit) -> Iterator[Diagnostic]:
     if fit.points < ENOUGH_POINTS:
-        yield Diagnostic("too_few_points", f"only {fit.points} points; {ENOUGH_POINTS} or more make a forecast worth its name")
+        yield Diagnostic(
+            "too_few_points", f"only {fit.points} points; {ENOUGH_POINTS} or more make a forecast worth its name"
+        )
 
 
 def _at_bound(solution: Solution) -> Iterator[Diagnostic]:
     if solution.at_bound:
-        names = " and ".join(f"{name} ({solution.parameters.get(name, np.nan):.4g})" for name in solution.at_bound)
+        names = " and ".join(f"{name} ({number(solution.parameters[name])})" for name in solution.at_bound)
         yield Diagnostic("at_bound", f"least squares ends at a bound of its range: {names}")
 
 
@@ -101,15 +102,13 @@ def _unidentified(fit: Fit) -> Iterator[Diagnostic]:
     if fit.ceiling is None or fit.fixed_ceiling is not None or is_identified(fit):
         return
     needed = compute_to_identify(fit)
-    yield Diagnostic(
-        "ceiling_not_identified",
-        f"the curve has not bent far enough to tell its ceiling; about {needed:.3g} {fit.compute_name} in total should",
-        needed,
-    )
+    total = f"about {amount(needed)} {fit.compute_name} in total should"
+    message = f"the curve has not bent far enough to tell its ceiling; {total}"
+    yield Diagnostic("ceiling_not_identified", message, needed)
 
 
 def compute_to_identify(fit: Fit) -> float:
-    """Total compute at which the ceiling should be identified: enough midpoints, and never less than half as much again."""
+    """Total compute that should identify the ceiling: enough midpoints, and at least half as much again as now."""
     midpoint = fit.posterior.parameter_draws().get("midpoint")
     bend = 0.0 if midpoint is None else BEND * float(np.median(midpoint))
     return max(bend, 1.5 * fit.last_compute)
@@ -121,10 +120,8 @@ def _sensitive(fit: Fit, windows: Sequence[WindowFit]) -> Iterator[Diagnostic]:
     ceilings = [w.ceiling for w in windows]
     spread = max(ceilings) - min(ceilings)
     if spread > SENSITIVE * fit.posterior.scale.width:
-        yield Diagnostic(
-            "window_sensitive",
-            f"the ceiling moves between {min(ceilings):.3g} and {max(ceilings):.3g} when the window of the fit moves",
-        )
+        ends = f"{number(min(ceilings))} and {number(max(ceilings))}"
+        yield Diagnostic("window_sensitive", f"the ceiling moves between {ends} when the window of the fit moves")
 
 
 def _flat(fit: Fit, problem: Problem, solution: Solution) -> Iterator[Diagnostic]:
@@ -147,8 +144,8 @@ def _falling(fit: Fit) -> Iterator[Diagnostic]:
         code = "collapsing" if fall > 0.25 * gain else "declining"
         yield Diagnostic(
             code,
-            f"{series.name}: the last three evaluations lie {fall:.3g} below the best three in a row "
-            f"({fall / sd:.1f} sd): a rising law cannot represent that",
+            f"the last three evaluations lie {number(fall, 2)} below the best three in a row "
+            f"({number(fall / sd, 2)} sd): a rising law cannot represent that",
         )
         return
 

@@ -16,10 +16,11 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from scalerl.curves.diagnose import diagnose, is_identified, refit_windows
+from scalerl.curves.infer import infer
 from scalerl.curves.laws import LAWS, LawName
 from scalerl.curves.least_squares import Problem, Solution, solve
 from scalerl.curves.paper import solve_paper
-from scalerl.curves.posterior import Posterior, posterior
+from scalerl.curves.posterior import Posterior
 from scalerl.curves.results import Diagnostic, Estimate, WindowFit
 from scalerl.curves.scale import Bounds, Scale
 from scalerl.errors import InputError
@@ -117,7 +118,7 @@ class Fit:
         """Draws behind every interval; derived from the data, the same each time."""
         floor = None if self.floor_measured else self.fixed_floor
         scale = Scale.of(self.series, self.bounds)
-        return posterior(self.fitted, scale, self.law, floor=floor, ceiling=self.fixed_ceiling)
+        return infer(self.fitted, scale, self.law, floor=floor, ceiling=self.fixed_ceiling)
 
     def value_at(self, compute: FloatArray | Sequence[float] | float) -> FloatArray:
         """The least-squares law at any compute."""
@@ -241,7 +242,10 @@ def _estimates(draft: Fit, solution: Solution) -> dict[str, Estimate]:
 
     A parameter that was fixed, and every parameter of the paper's procedure, has no interval.
     """
-    fixed = {"floor": draft.fixed_floor is not None and not draft.floor_measured, "ceiling": draft.fixed_ceiling is not None}
+    fixed = {
+        "floor": draft.fixed_floor is not None and not draft.floor_measured,
+        "ceiling": draft.fixed_ceiling is not None,
+    }
     draws = {} if draft.method == "paper" else draft.posterior.parameter_draws()
     tail = (1 - draft.level) / 2
     estimates = {}
@@ -266,18 +270,23 @@ def _resolve_floor(
     starts = [s.start.value for s in given if s.start is not None]
     every = len(starts) == len(given)
     if floor == "measured" and not every:
-        raise InputError("no step-0 measurement", allowed="a row at zero compute, or a floor as a number or 'free'", where=given[0].name)
+        raise InputError(
+            "no step-0 measurement",
+            allowed="a row at zero compute, or a floor as a number or 'free'",
+            where=given[0].name,
+        )
     if floor == "free" or (floor is None and not every):
         if method == "paper":
-            raise InputError("the paper's procedure needs a floor", allowed="a row at zero compute, or a number", where=given[0].name)
+            raise InputError(
+                "the paper's procedure needs a floor", allowed="a row at zero compute, or a number", where=given[0].name
+            )
         return None, False
     if floor is None or floor == "measured":
         return float(np.mean(starts)), True
-    if not isinstance(floor, int | float) or not np.isfinite(floor):
-        raise InputError("unusable floor", floor, "a number, 'measured' or 'free'")
     low, high = bounds or (-np.inf, np.inf)
-    if not low <= floor <= (high if ceiling is None else ceiling):
-        raise InputError("floor outside the bounds of the value", floor, f"{low} to {high if ceiling is None else ceiling}")
+    top = high if ceiling is None else ceiling
+    if not low <= floor <= top:
+        raise InputError("unusable floor", floor, f"{low:g} to {top:g}, 'measured' or 'free'")
     return float(floor), False
 
 
@@ -306,7 +315,12 @@ def _check_values(series: Series, bounds: Bounds) -> None:
     values = series.value if series.start is None else np.append(series.value, series.start.value)
     outside = values[(values < low) | (values > high)]
     if outside.size:
-        raise InputError("value outside the bounds", float(outside[0]), f"{low} to {high} (option bounds)", series.source or series.name)
+        raise InputError(
+            "value outside the bounds",
+            float(outside[0]),
+            f"{low} to {high} (option bounds)",
+            series.source or series.name,
+        )
 
 
 def _check_window(given: Sequence[Series], window: Window, count: int, name: str) -> None:

@@ -12,6 +12,8 @@ import numpy as np
 
 from scalerl.curves.results import Estimate, Forecast, TargetForecast
 from scalerl.errors import InputError
+from scalerl.numbers import amount, estimate
+from scalerl.numbers import probability as chance_of
 from scalerl.series import FloatArray
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ def reach(fit: Fit, target: float, *, level: float | None = None) -> TargetForec
 
 def marginal_gains(fit: Fit, doublings: int = 4, *, level: float | None = None) -> tuple[tuple[float, Estimate], ...]:
     """For each further doubling: the compute reached, and what that doubling alone adds."""
-    at = fit.last_compute * 2.0 ** np.arange(doublings + 1)
+    at = np.array([fit.last_compute * 2.0**i for i in range(doublings + 1)])
     if fit.method == "paper":
         steps = np.diff(fit.value_at(at))
         return tuple((float(c), Estimate(float(g))) for c, g in zip(at[1:], steps, strict=True))
@@ -70,14 +72,15 @@ def quantiles(draws: FloatArray, level: float) -> tuple[FloatArray, FloatArray, 
 def log_f(fit: Fit, ceiling: float | None = None) -> list[tuple[FloatArray, FloatArray]]:
     """The paper's straightened plot for each series: C against F = midpoint^B / ((A-R0)/(R-R0) - 1), which is C^B.
 
-    Points at or beyond the floor or the ceiling have no F and are left out. `ceiling` stands in for the fitted one.
+    Points at or beyond the floor or the ceiling have no F and are left out, and so are those before the window.
+    `ceiling` stands in for the fitted one.
     """
     if fit.law != "sigmoid":
         raise InputError("log F is defined for the sigmoid only", fit.law, "sigmoid")
     p = {name: estimate.value for name, estimate in fit.parameters.items()}
     top = p["ceiling"] if ceiling is None else ceiling
     found = []
-    for series in fit.series:
+    for series in (s.window(fit.window[0], None) for s in fit.series):
         with np.errstate(divide="ignore", invalid="ignore"):
             f = p["midpoint"] ** p["exponent"] / ((top - p["floor"]) / (series.value - p["floor"]) - 1)
         keep = np.isfinite(f) & (f > 0)
@@ -86,7 +89,7 @@ def log_f(fit: Fit, ceiling: float | None = None) -> list[tuple[FloatArray, Floa
 
 
 def _positive(computes: Sequence[float] | FloatArray) -> FloatArray:
-    at = np.atleast_1d(np.asarray(computes, dtype=np.float64))
+    at: FloatArray = np.atleast_1d(np.asarray(computes, dtype=np.float64))
     bad = ~(np.isfinite(at) & (at > 0))
     if bad.any():
         raise InputError("unusable compute to forecast at", float(at[bad][0]), "finite and above zero")
@@ -124,14 +127,14 @@ def _reach_paper(fit: Fit, target: float) -> TargetForecast:
 
 
 def _words(fit: Fit, target: float, probability: float | None, compute: float | None) -> str:
-    ceiling = "" if fit.ceiling is None else f" (ceiling {fit.ceiling})"
+    ceiling = "" if fit.ceiling is None else f" ({estimate(fit.ceiling)})"
     if compute is None:
-        chance = "" if probability is None else f"; chance {probability:.0%} that it is reached at all"
+        chance = "" if probability is None else f"; chance that it is reached at all: {chance_of(probability)}"
         return f"never: {target:g} lies above the ceiling{ceiling}{chance}"
     if compute <= fit.last_compute:
-        return f"{target:g} is reached already, at about {compute:.3g} {fit.compute_name}"
-    chance = "" if probability is None else f", if it is reached at all (chance {probability:.0%})"
-    return f"{target:g} at about {compute:.3g} {fit.compute_name}{chance}"
+        return f"{target:g} is reached already, at about {amount(compute)} {fit.compute_name}"
+    chance = "" if probability is None else f"; chance that it is reached at all: {chance_of(probability)}"
+    return f"{target:g} at about {amount(compute)} {fit.compute_name}{chance}"
 
 
 def _finite(value: float) -> float | None:

@@ -25,12 +25,11 @@ LawName = Literal["sigmoid", "power", "loglinear", "flat"]
 
 def sigmoid(compute: FloatArray, floor: float, ceiling: float, exponent: float, midpoint: float) -> FloatArray:
     """The paper's law; expit keeps it finite for any compute."""
-    return floor + (ceiling - floor) * expit(exponent * (np.log(compute) - np.log(midpoint)))
+    share: FloatArray = expit(exponent * (np.log(compute) - np.log(midpoint)))
+    return floor + (ceiling - floor) * share
 
 
-def sigmoid_gradient(
-    compute: FloatArray, floor: float, ceiling: float, exponent: float, midpoint: float
-) -> FloatArray:
+def sigmoid_gradient(compute: FloatArray, floor: float, ceiling: float, exponent: float, midpoint: float) -> FloatArray:
     """(N, 4): derivatives by floor, ceiling, exponent, midpoint."""
     log_ratio = np.log(compute) - np.log(midpoint)
     share = expit(exponent * log_ratio)

@@ -20,7 +20,7 @@ from scipy.special import expit
 
 from scalerl.curves.laws import LAWS, LawName
 from scalerl.curves.scale import Bounds
-from scalerl.series import FloatArray, Series
+from scalerl.series import BoolArray, FloatArray, Series
 
 MAX_GRID_POINTS = 256
 """The grid search looks at no more points than this (bin means beyond); the polish sees them all."""
@@ -88,13 +88,14 @@ class _SigmoidShape:
     """Axes (ln midpoint, ln exponent), both relative to the span of the data in ln compute."""
 
     names = ("floor", "ceiling")
+    rising = True
 
     def __init__(self, problem: Problem) -> None:
         log_compute = np.log(problem.compute)
         low, high = float(log_compute.min()), float(log_compute.max())
         span = max(high - low, 0.5)
         self.box = np.array([(low - 1.5 * span, high + 2.5 * span), np.log([0.1 / span, 60.0 / span])])
-        self.ticks = [np.linspace(*self.box[0], 41), np.linspace(*self.box[1], 17)]
+        self.ticks = [np.linspace(low, high, count) for (low, high), count in zip(self.box, (41, 17), strict=True)]
 
     def columns(self, log_compute: FloatArray, nodes: FloatArray) -> tuple[FloatArray, FloatArray]:
         share = expit(np.exp(nodes[:, 1:2]) * (log_compute - nodes[:, 0:1]))
@@ -117,13 +118,14 @@ class _PowerShape:
     """Axis ln exponent; the scale is taken at the largest compute, so that it stays of the size of the data."""
 
     names = ("ceiling", "scale")
+    rising = False  # a scale of zero or more sees to that
 
     def __init__(self, problem: Problem) -> None:
         log_compute = np.log(problem.compute)
         self.reference = float(log_compute.max())
         span = max(self.reference - float(log_compute.min()), 0.5)
         self.box = np.array([np.log([0.01 / span, 60.0 / span])])
-        self.ticks = [np.linspace(*self.box[0], 100)]
+        self.ticks = [np.linspace(self.box[0, 0], self.box[0, 1], 100)]
 
     def columns(self, log_compute: FloatArray, nodes: FloatArray) -> tuple[FloatArray, FloatArray]:
         decay = -np.exp(-np.exp(nodes[:, 0:1]) * (log_compute - self.reference))
@@ -149,7 +151,7 @@ def _shaped(problem: Problem, shape: _AnyShape) -> Solution:
     boxes = np.array([problem.boxes[name] for name in shape.names])
     thin = problem.thinned()
     nodes = np.stack([axis.ravel() for axis in np.meshgrid(*shape.ticks, indexing="ij")], axis=1)
-    linear, sse = _project(thin, shape.columns(np.log(thin.compute), nodes), boxes)
+    linear, sse = _project(thin, shape.columns(np.log(thin.compute), nodes), boxes, rising=shape.rising)
     best = int(np.argmin(sse))
     node, linear_best = _polish(problem, shape, nodes[best], linear[best], boxes)
     parameters = shape.parameters(node, linear_best)
@@ -158,37 +160,70 @@ def _shaped(problem: Problem, shape: _AnyShape) -> Solution:
 
 
 def _project(
-    problem: Problem, columns: tuple[FloatArray, FloatArray], boxes: FloatArray
+    problem: Problem, columns: tuple[FloatArray, FloatArray], boxes: FloatArray, *, rising: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Closed-form linear parameters (J, 2) of every node within their box, and the sum of squares (J,)."""
+    """Closed-form linear parameters (J, 2) of every node within their box, and the sum of squares (J,).
+
+    The free optimum where it lies inside, else the best of the box's edges. `rising` asks for first <= second.
+    """
     first, second = columns
     w, y = problem.weight, problem.value
     s11, s12, s22 = (first * first) @ w, (first * second) @ w, (second * second) @ w
     r1, r2 = first @ (w * y), second @ (w * y)
     det = np.maximum(s11 * s22 - s12**2, 1e-300)
     candidates = [((s22 * r1 - s12 * r2) / det, (s11 * r2 - s12 * r1) / det)]
-    for end in boxes[0][np.isfinite(boxes[0])]:  # the edge where the first parameter is at its bound
-        candidates.append((np.full_like(r1, end), (r2 - s12 * end) / np.maximum(s22, 1e-300)))
-    for end in boxes[1][np.isfinite(boxes[1])]:
-        candidates.append(((r1 - s12 * end) / np.maximum(s11, 1e-300), np.full_like(r1, end)))
-    best = np.zeros((r1.size, 2))
-    best_sse = np.full(r1.size, np.inf)
+    candidates += [  # the edges where the first parameter is at its bound
+        (np.full_like(r1, end), np.clip((r2 - s12 * end) / np.maximum(s22, 1e-300), *boxes[1]))
+        for end in boxes[0][np.isfinite(boxes[0])]
+    ]
+    candidates += [
+        (np.clip((r1 - s12 * end) / np.maximum(s11, 1e-300), *boxes[0]), np.full_like(r1, end))
+        for end in boxes[1][np.isfinite(boxes[1])]
+    ]
+    if rising:
+        level = np.clip(float(w @ y / w.sum()), *boxes[0])
+        candidates.append((np.full_like(r1, level), np.full_like(r1, np.clip(level, *boxes[1]))))
+    best, best_sse = np.zeros((r1.size, 2)), np.full(r1.size, np.inf)
     total = float(w @ y**2)
-    for index, (p, q) in enumerate(candidates):
-        if index:
-            p, q = np.clip(p, *boxes[0]), np.clip(q, *boxes[1])
-        inside = (p >= boxes[0, 0]) & (p <= boxes[0, 1]) & (q >= boxes[1, 0]) & (q <= boxes[1, 1])
-        inside &= np.isfinite(p) & np.isfinite(q)
-        p, q = np.where(inside, p, 0.0), np.where(inside, q, 0.0)
+    for p, q in candidates:
+        allowed = (p >= boxes[0, 0]) & (p <= boxes[0, 1]) & (q >= boxes[1, 0]) & (q <= boxes[1, 1])
+        allowed &= (p <= q) | (not rising)
         sse = total - 2 * (p * r1 + q * r2) + p * p * s11 + 2 * p * q * s12 + q * q * s22
-        better = inside & (sse < best_sse)
+        better = allowed & (sse < best_sse)
         best[better], best_sse[better] = np.stack([p, q], axis=1)[better], sse[better]
     return best, best_sse
 
 
 def _predict(log_compute: FloatArray, shape: _AnyShape, node: FloatArray, linear: FloatArray) -> FloatArray:
     first, second = shape.columns(log_compute, node[None, :])
-    return linear[0] * first[0] + linear[1] * second[0]
+    predicted: FloatArray = linear[0] * first[0] + linear[1] * second[0]
+    return predicted
+
+
+class _Residuals:
+    """Weighted residuals and their Jacobian as functions of the free parameters; the others keep their start."""
+
+    def __init__(self, problem: Problem, shape: _AnyShape, start: FloatArray, free: BoolArray) -> None:
+        self.problem, self.shape, self.start, self.free = problem, shape, start, free
+        self.log_compute, self.root = np.log(problem.compute), np.sqrt(problem.weight)
+
+    def whole(self, z: FloatArray) -> FloatArray:
+        full = self.start.copy()
+        full[self.free] = z
+        return full
+
+    def value(self, z: FloatArray) -> FloatArray:
+        full = self.whole(z)
+        return self.root * (_predict(self.log_compute, self.shape, full[2:], full[:2]) - self.problem.value)
+
+    def jacobian(self, z: FloatArray) -> FloatArray:
+        """(free parameters, points)."""
+        full = self.whole(z)
+        rows: FloatArray = (self.root * self.shape.jacobian(self.log_compute, full[2:], full[:2]))[self.free]
+        return rows
+
+    def jacobian_by_point(self, z: FloatArray) -> FloatArray:
+        return self.jacobian(z).T
 
 
 def _polish(
@@ -196,65 +231,48 @@ def _polish(
 ) -> tuple[FloatArray, FloatArray]:
     """Levenberg-Marquardt in all free parameters; a linear one that leaves its box is held at its bound."""
     start = np.concatenate([linear, node])
-    held = np.isclose(start[:2], boxes.T, rtol=0, atol=1e-12 * max(1.0, float(np.abs(problem.value).max()))).any(axis=0)
-    inside = np.concatenate([boxes, shape.box])
+    tiny = 1e-12 * max(1.0, float(np.abs(problem.value).max()))
+    held: BoolArray = np.isclose(linear, boxes.T, rtol=0, atol=tiny).any(axis=0)
     polished = _levenberg_marquardt(problem, shape, start, held)
     for _ in range(2):
-        outside = (polished[:2] < boxes[:, 0]) | (polished[:2] > boxes[:, 1])
+        outside = np.logical_or(polished[:2] < boxes[:, 0], polished[:2] > boxes[:, 1])
         if not outside.any():
             break
-        start = np.concatenate([np.clip(polished[:2], boxes[:, 0], boxes[:, 1]), node])
-        held = held | outside
-        polished = _levenberg_marquardt(problem, shape, start, held)
-    if (polished < inside[:, 0]).any() or (polished > inside[:, 1]).any():
-        polished = _bounded(problem, shape, np.concatenate([linear, node]), inside)
+        held = np.logical_or(held, outside)
+        clipped = np.clip(polished[:2], boxes[:, 0], boxes[:, 1])
+        polished = _levenberg_marquardt(problem, shape, np.concatenate([clipped, node]), held)
+    box = np.concatenate([boxes, shape.box])
+    if (polished < box[:, 0]).any() or (polished > box[:, 1]).any():
+        polished = _bounded(problem, shape, start, box)
+    if shape.rising and polished[0] > polished[1]:  # the grid has found nothing that rises either
+        polished = start
     return polished[2:], polished[:2]
 
 
-def _levenberg_marquardt(problem: Problem, shape: _AnyShape, start: FloatArray, held: FloatArray) -> FloatArray:
-    log_compute, root = np.log(problem.compute), np.sqrt(problem.weight)
+def _levenberg_marquardt(problem: Problem, shape: _AnyShape, start: FloatArray, held: BoolArray) -> FloatArray:
     free = np.concatenate([~held, np.ones(start.size - 2, dtype=bool)])
-
-    def whole(z: FloatArray) -> FloatArray:
-        full = start.copy()
-        full[free] = z
-        return full
-
-    def residual(z: FloatArray) -> FloatArray:
-        full = whole(z)
-        return root * (_predict(log_compute, shape, full[2:], full[:2]) - problem.value)
-
-    def jacobian(z: FloatArray) -> FloatArray:
-        full = whole(z)
-        return (root * shape.jacobian(log_compute, full[2:], full[:2]))[free]
-
     if int(free.sum()) > problem.compute.size:
         return start
+    residuals = _Residuals(problem, shape, start, free)
     with np.errstate(over="ignore", invalid="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         z, *_ = leastsq(
-            residual, start[free], Dfun=jacobian, col_deriv=True, ftol=1e-15, xtol=1e-14, maxfev=300, full_output=True
+            residuals.value, start[free], Dfun=residuals.jacobian, col_deriv=True,
+            ftol=1e-15, xtol=1e-14, maxfev=300, full_output=True,
         )  # fmt: skip
-    return whole(np.asarray(z)) if np.isfinite(z).all() else start
+    return residuals.whole(np.asarray(z)) if np.isfinite(z).all() else start
 
 
 def _bounded(problem: Problem, shape: _AnyShape, start: FloatArray, box: FloatArray) -> FloatArray:
     """For shapes that run off the grid: the same least squares inside the box."""
-    log_compute, root = np.log(problem.compute), np.sqrt(problem.weight)
     free = box[:, 1] > box[:, 0]
-
-    def whole(z: FloatArray) -> FloatArray:
-        full = start.copy()
-        full[free] = z
-        return full
-
+    residuals = _Residuals(problem, shape, start, free)
+    first = np.clip(start[free], box[free, 0], box[free, 1])
     result = least_squares(
-        lambda z: root * (_predict(log_compute, shape, whole(z)[2:], whole(z)[:2]) - problem.value),
-        np.clip(start[free], box[free, 0], box[free, 1]),
-        jac=lambda z: (root * shape.jacobian(log_compute, whole(z)[2:], whole(z)[:2]))[free].T,
-        bounds=(box[free, 0], box[free, 1]), method="dogbox",
+        residuals.value, first, jac=residuals.jacobian_by_point, bounds=(box[free, 0], box[free, 1]), method="dogbox",
     )  # fmt: skip
-    return whole(result.x) if 2 * result.cost <= problem.sse(_predict(log_compute, shape, start[2:], start[:2])) else start
+    better = 2 * result.cost <= float(np.sum(residuals.value(first) ** 2))
+    return residuals.whole(result.x if better else first)
 
 
 def _at_bound(shape: _AnyShape, node: FloatArray, linear: FloatArray, boxes: FloatArray) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalerl.series import FloatArray
+from scalerl.series import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class NoiseGrid:
     def __len__(self) -> int:
         return int(self.white.size)
 
-    def take(self, keep: FloatArray) -> NoiseGrid:
+    def take(self, keep: BoolArray) -> NoiseGrid:
         return NoiseGrid(
             self.white[keep], self.wobble[keep], self.memory[keep], self.drift[keep], self.log_prior[keep]
         )  # fmt: skip

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from scalerl.numbers import estimate
+
 Verdict = Literal["moves the ceiling", "moves the efficiency", "no difference shown"]
 Action = Literal["SCALE", "STOP", "NEED MORE DATA", "UNSTABLE"]
 
@@ -22,9 +24,7 @@ class Estimate:
     high: float | None = None
 
     def __str__(self) -> str:
-        if self.low is None or self.high is None:
-            return f"{self.value:.4g}"
-        return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
+        return estimate(self)
 
 
 @dataclass(frozen=True)
@@ -168,4 +168,5 @@ class Backtest:
     scores: tuple[Score, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        return {"level": self.level, "scores": [asdict(s) | {"error": s.error, "inside": s.inside} for s in self.scores]}
+        scores = [asdict(s) | {"error": s.error, "inside": s.inside} for s in self.scores]
+        return {"level": self.level, "scores": scores}

@@ -16,8 +16,8 @@ from scalerl.curves.laws import LawName
 from scalerl.curves.prior import Prior
 from scalerl.series import FloatArray
 
-FIXED_SD = 1e-7
-"""A parameter given by the user, as a prior width."""
+FIXED_SD = 1e-4
+"""A parameter given by the user, as a prior width: narrow, but not so that the algebra loses its digits."""
 NOW_SD = 0.2
 """How far a straight line may lie from the present value."""
 

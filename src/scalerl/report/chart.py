@@ -14,7 +14,7 @@ import numpy as np
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from scalerl.report import numbers
+from scalerl import numbers
 from scalerl.report.picture import Frame, Picture
 from scalerl.series import FloatArray
 

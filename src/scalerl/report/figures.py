@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from scalerl import numbers
 from scalerl.curves import Fit
 from scalerl.curves.results import Backtest, Comparison
 from scalerl.errors import InputError
-from scalerl.report import drawing, numbers, output, panels
+from scalerl.report import drawing, output, panels
 from scalerl.report.picture import pictures_of, title_of, value_name_of
 
 if TYPE_CHECKING:

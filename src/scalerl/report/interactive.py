@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from scalerl import numbers
 from scalerl.curves import Fit
-from scalerl.report import numbers, output, palette
+from scalerl.report import output, palette
 from scalerl.report.picture import Frame, Picture, pictures_of, title_of, value_name_of
 from scalerl.report.traces import Trace, escape, traces_of
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scalerl import numbers
 from scalerl.curves import Fit, log_f, refit_with_ceiling
 from scalerl.curves.results import Comparison, Score
-from scalerl.report import numbers, palette
+from scalerl.report import palette
 from scalerl.report.drawing import SMALL, Entries
 
 if TYPE_CHECKING:

@@ -15,9 +15,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from scalerl import numbers
 from scalerl.curves import Fit
 from scalerl.curves.results import Backtest, Comparison, Decision, Estimate, Forecast, TargetForecast
-from scalerl.report import numbers, words
+from scalerl.report import words
 from scalerl.report.chart import Chart
 from scalerl.report.picture import pictures_of
 from scalerl.report.plain import Printable

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from scalerl import numbers
 from scalerl.curves.results import Forecast
-from scalerl.report import numbers, palette
+from scalerl.report import palette
 from scalerl.report.picture import MOST_BANDS, Frame, Picture, Points, law_of
 from scalerl.series import FloatArray
 

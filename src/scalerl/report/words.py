@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean, median
 
+from scalerl import numbers
 from scalerl.curves import Fit
 from scalerl.curves.results import Backtest, Decision, Estimate, Pair, Score, TargetForecast
-from scalerl.report import numbers
 from scalerl.report.picture import law_of
 
 MEANINGS = {

@@ -1,7 +1,7 @@
-"""How numbers and names look, for the terminal and the pictures alike.
+"""How numbers and names look: in messages, tables and pictures alike.
 
-Everything in `scalerl.report` that turns a number into text does it here, so that table, figure and web page agree to
-the last digit. It knows nothing about laws, tables or plots.
+Everything that turns a number into text for a person does it here, so that sentence, table, figure and web page agree
+to the last digit. It knows nothing about laws, tables or plots.
 
 Rounding follows the error: a value with an interval is shown to two significant digits of the interval's width. Compute
 is shown in k and M, or in scientific notation outside of that. What is not known is the word "unknown", never 0.
@@ -12,13 +12,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-
-from scalerl.curves.results import Estimate
+from typing import Protocol
 
 UNKNOWN = "unknown"
-_WIDE = (
-    3.0  # an interval of compute spanning more than this factor is read on a log scale, so each end keeps two digits
-)
+
+
+class Ranged(Protocol):
+    """Anything with a value and an interval that may be unknown."""
+
+    @property
+    def value(self) -> float: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+
+
+_WIDE = 3.0
+"""An interval of compute that spans more than this factor is read on a log scale: each end keeps two digits."""
 
 
 def number(value: float | None, digits: int = 3, *, signed: bool = False) -> str:
@@ -30,7 +41,7 @@ def number(value: float | None, digits: int = 3, *, signed: bool = False) -> str
     return _fixed(value, digits - 1 - _magnitude(value), signed)
 
 
-def estimate(value: Estimate | None, *, compute: bool = False, signed: bool = False) -> str:
+def estimate(value: Ranged | None, *, compute: bool = False, signed: bool = False) -> str:
     """`0.635 [0.624, 0.649]`, or the value alone when its interval is unknown."""
     if value is None:
         return UNKNOWN
@@ -38,7 +49,7 @@ def estimate(value: Estimate | None, *, compute: bool = False, signed: bool = Fa
     return center if interval == UNKNOWN else f"{center} {interval}"
 
 
-def split(value: Estimate, *, compute: bool = False, signed: bool = False) -> tuple[str, str]:
+def split(value: Ranged, *, compute: bool = False, signed: bool = False) -> tuple[str, str]:
     """The value and its interval as two texts, for a table with a column for each."""
     return ranged(value.value, value.low, value.high, compute=compute, signed=signed)
 
@@ -46,7 +57,7 @@ def split(value: Estimate, *, compute: bool = False, signed: bool = False) -> tu
 def ranged(
     value: float, low: float | None, high: float | None, *, compute: bool = False, signed: bool = False
 ) -> tuple[str, str]:
-    """`split` for a value that is not an `Estimate`; one open end shows as `unknown`."""
+    """`split` for loose numbers; one open end shows as `unknown`."""
     ends = [end for end in (low, high) if end is not None and not math.isnan(end)]
     if not ends:
         return (amount(value) if compute else number(value, signed=signed)), UNKNOWN
@@ -72,9 +83,9 @@ def probability(value: float | None) -> str:
     """Two decimals, and never the certainty that a sample of draws cannot give."""
     if value is None or math.isnan(value):
         return UNKNOWN
-    if value < 0.01:
+    if value < 0.005:
         return "<0.01"
-    return ">0.99" if value > 0.99 else f"{value:.2f}"
+    return ">0.99" if value > 0.995 else f"{value:.2f}"
 
 
 def percent(share: float) -> str:

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from scalerl import numbers
 from scalerl.curves.results import Estimate
-from scalerl.report import numbers
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,8 @@ def test_a_rounded_zero_has_no_minus_sign() -> None:
 
 
 def test_a_probability_is_never_certain() -> None:
-    assert [numbers.probability(p) for p in (0.0, 0.004, 0.43, 0.996, 1.0)] == [
-        "<0.01",
-        "<0.01",
-        "0.43",
-        ">0.99",
-        ">0.99",
-    ]
+    given = (0.0, 0.004, 0.0095, 0.43, 0.996, 1.0)
+    assert [numbers.probability(p) for p in given] == ["<0.01", "<0.01", "0.01", "0.43", ">0.99", ">0.99"]
 
 
 def test_a_name_is_one_printable_line() -> None:
