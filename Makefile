@@ -42,8 +42,9 @@ demo: venv ## fit the paper's 8B curve up to 50k GPU-hours, forecast 100k, write
 	@mkdir -p demo
 	$(BIN)/scalerl fit --example scalerl-8b --until 50000 --budget 100000 --plot demo/scalerl-8b.png
 
-bench: venv ## run benchmarks/*.py one after the other
-	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+bench: venv ## speed and calibration, beside their limits; CURVES=file.csv adds the real curves
+	$(BIN)/python benchmarks/fit_speed.py
+	$(BIN)/python benchmarks/calibration.py $(if $(CURVES),--curves $(CURVES))
 
 clean: ## remove the environment, caches and everything built
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist demo

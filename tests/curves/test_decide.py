@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scalerl.curves import decide, fit
+from scalerl.curves import decide, fit, marginal_gains
 from scalerl.curves.decide import SCALE_AT, STOP_AT
 from scalerl.errors import InputError
 from scalerl.series import Series
@@ -80,6 +80,16 @@ def test_the_answer_follows_from_the_probability(curve: Curve, bend: float) -> N
     if decision.extra_compute is not None:
         assert decision.action == "NEED MORE DATA"
         assert 0 < decision.extra_compute < 1000.0 * bend
+
+
+@pytest.mark.parametrize("last", [900.0, 3000.0, 20000.0])
+def test_the_expected_gain_is_that_of_one_doubling(curve: Curve, last: float) -> None:
+    found = fit(curve(last=last))
+    ((_, gain),) = marginal_gains(found, 1)
+    assert decide(found).expected_gain == pytest.approx(gain.value, abs=1e-12)
+    beyond = [decide(found, delta=max(gain.value, 0.001) * factor).probability or 0.0 for factor in (0.9, 1.1)]
+    assert beyond[0] >= beyond[1]
+    assert beyond[1] <= 0.5
 
 
 def test_the_default_budget_is_twice_the_last_compute(curve: Curve) -> None:

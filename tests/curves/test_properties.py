@@ -171,3 +171,14 @@ def test_averaging_dense_curves_changes_little(curve: Curve, points: int) -> Non
     here, there = rows(one)[1], rows(two)[1]
     assert there[0] == pytest.approx(here[0], abs=0.02)
     assert (there[2] - there[1]) <= 1.3 * (here[2] - here[1])
+
+
+def test_a_seed_that_stopped_early_does_not_blur_the_others(curve: Curve) -> None:
+    """Its few points tell little about the future; they must not make the forecast wider either."""
+    ratios = []
+    for seed in range(4):
+        whole, short = curve(seed=2 * seed, name="whole"), curve(seed=2 * seed + 1, name="short").head(4)
+        alone, together = rows(fit(whole))[1], rows(fit([whole, short]))[1]
+        assert together[0] == pytest.approx(alone[0], abs=0.01)
+        ratios.append((together[2] - together[1]) / (alone[2] - alone[1]))
+    assert np.mean(ratios) <= 1.25

@@ -16,7 +16,6 @@ from scalerl.curves.forecast import value_draws
 from scalerl.curves.results import Action, Decision
 from scalerl.errors import InputError
 from scalerl.numbers import amount
-from scalerl.numbers import probability as chance_of
 from scalerl.series import BoolArray, FloatArray
 
 if TYPE_CHECKING:
@@ -65,14 +64,12 @@ def _judge(fit: Fit, probability: float, budget: float, delta: float, question: 
         return "NEED MORE DATA", f"only {fit.points} evaluations; at least {ENOUGH_POINTS} are needed"
     if question == "ceiling" and not is_identified(fit):
         return "NEED MORE DATA", "the ceiling is not identified yet"
-    chance = (
-        f"the chance of gaining {delta:g} or more by {amount(budget)} {fit.compute_name} is {chance_of(probability)}"
-    )
+    gain = f"a gain of {delta:g} or more by {amount(budget)} {fit.compute_name} is"
     if probability >= SCALE_AT:
-        return "SCALE", chance
+        return "SCALE", f"{gain} likely"
     if probability <= STOP_AT:
-        return "STOP", chance
-    return "NEED MORE DATA", f"{chance}, neither likely nor unlikely"
+        return "STOP", f"{gain} unlikely"
+    return "NEED MORE DATA", f"{gain} neither likely nor unlikely"
 
 
 def _extra_compute(

@@ -328,7 +328,10 @@ def _check_window(given: Sequence[Series], window: Window, count: int, name: str
     if count == 0 and any(len(s) for s in given):
         low, high = min(s.compute[0] for s in given if len(s)), max(s.compute[-1] for s in given if len(s))
         allowed = f"compute runs from {low:g} to {high:g}"
-        raise InputError("no points in the window", f"{window[0]} to {window[1]}", allowed, where)
+        asked = " ".join(
+            f"{word} {end:g}" for word, end in zip(("from", "until"), window, strict=True) if end is not None
+        )
+        raise InputError("no points in the window", asked, allowed, where)
     if count < MIN_POINTS:
         raise InputError("too few points to fit", count, f"at least {MIN_POINTS} beside step 0", where)
 

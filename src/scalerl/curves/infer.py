@@ -1,9 +1,10 @@
-"""From a curve to its posterior: a grid over the law's shape and the noise, everything else in closed form.
+"""From a curve to its posterior: nodes over the law's shape times noise settings, everything else in closed form.
 
-Nodes cover the shape (ln midpoint and ln exponent for the sigmoid) times the candidate noise settings. At each node the
-two linear parameters (floor and gain) are marginalised analytically as a Gaussian, the noise by the linear-time filter
-of `noise`. The grid zooms in on where the mass is. Draws are then taken from the nodes, with the linear parameters
-truncated to the bounds of the value. No MCMC, no dense covariance, the same draws for the same data.
+Nodes cover the shape (ln midpoint and ln exponent for the sigmoid); the candidate noise settings form a fixed grid. At
+each pair the two linear parameters (floor and gain) are marginalised analytically as a Gaussian, the noise by the
+linear-time filter of `noise`. The first nodes are a grid over the prior; the next ones are drawn where the mass was
+found (importance sampling), until enough of them matter. Draws are then taken from the nodes, with the linear
+parameters truncated to the bounds of the value. No Markov chain, no dense covariance, the same draws for the same data.
 
 Called by `fit` through `Fit.posterior`; the draws live in `posterior`.
 """
@@ -17,17 +18,19 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from scalerl.curves.laws import LawName
+from scalerl.curves.nodes import Nodes, even, systematic
 from scalerl.curves.noise import NoiseGrid, Whitened, whiten
 from scalerl.curves.posterior import Posterior
 from scalerl.curves.prior import DEFAULT_PRIOR, Prior
 from scalerl.curves.scale import Scale
 from scalerl.curves.shapes import FIXED_SD, Belief, Present, Shape, shape_of
-from scalerl.curves.spacing import Prepared, prepare
+from scalerl.curves.spacing import Prepared, prepare, steepness
 from scalerl.series import FloatArray, IntArray, Series
 
 NUM_DRAWS = 2000
-NODES_PER_AXIS = (15, 11)
-MAX_ZOOMS = 6
+MAX_PASSES = 6
+ENOUGH_NODES = 60.0
+"""Effective number of nodes at which the search for the mass is over."""
 DEFAULT_N = 200.0
 """Answers behind a step-0 value that does not tell."""
 SEED = 20251013
@@ -43,18 +46,19 @@ def infer(
     prior: Prior = DEFAULT_PRIOR,
 ) -> Posterior:
     """Posterior of one law for one curve, or for several seeds of one recipe. `floor`, `ceiling`: fixed values."""
+    rng = np.random.default_rng(SEED)
     shape = shape_of(law, prior, _present(series, scale, floor, ceiling, prior))
     reach = _Reach.of(series)
     prepared = [prepare(s, scale, prior.drift_base) for s in series]
-    grid = _Grid(shape, prior.noise_grid(), _box(shape))
-    node_posterior = _evaluate(grid, prepared, reach.last)
-    for _ in range(MAX_ZOOMS):
-        closer = grid.zoomed(node_posterior.weight)
-        if closer is None:
+    noise = prior.noise_grid()
+    nodes = Nodes.over_prior(shape.axes)
+    found = _evaluate(nodes, shape, noise, prepared, reach.last)
+    for _ in range(MAX_PASSES):
+        if not shape.axes or found.effective_nodes >= ENOUGH_NODES:
             break
-        grid = closer
-        node_posterior = _evaluate(grid, prepared, reach.last)
-    return _draw(grid, node_posterior, law, scale, prior, reach)
+        nodes = nodes.nearer(found.weight.sum(axis=0), rng)
+        found = _evaluate(nodes, shape, noise, prepared, reach.last)
+    return _draw(nodes, noise, found, _Problem(law, scale, shape, prior, reach), rng)
 
 
 @dataclass(frozen=True)
@@ -73,45 +77,14 @@ class _Reach:
 
 
 @dataclass(frozen=True)
-class _Grid:
-    """The nodes under consideration."""
+class _Problem:
+    """What stays the same from pass to pass."""
 
+    law: LawName
+    scale: Scale
     shape: Shape
-    noise: NoiseGrid
-    box: FloatArray  # (axes, 2)
-
-    @property
-    def ticks(self) -> list[FloatArray]:
-        return [np.linspace(low, high, count) for (low, high), count in zip(self.box, NODES_PER_AXIS, strict=False)]
-
-    @property
-    def nodes(self) -> FloatArray:
-        if not len(self.box):
-            return np.zeros((1, 0))
-        return np.stack([axis.ravel() for axis in np.meshgrid(*self.ticks, indexing="ij")], axis=1)
-
-    def zoomed(self, weight: FloatArray) -> _Grid | None:
-        """The box around the mass, or None when it already fills this one."""
-        if not len(self.box):
-            return None
-        per_node = weight.sum(axis=0).reshape([ticks.size for ticks in self.ticks])
-        box = np.array([_extent(per_node, axis, ticks) for axis, ticks in enumerate(self.ticks)])
-        box = np.clip(box, self.box[:, :1], self.box[:, 1:])
-        if np.prod(np.diff(box, axis=1)) > 0.5 * np.prod(np.diff(self.box, axis=1)):
-            return None
-        per_noise = weight.sum(axis=1).reshape(len(self.shape.beliefs), -1).sum(axis=0)
-        return _Grid(self.shape, self.noise.take(per_noise > 1e-4 * per_noise.max()), box)
-
-
-def _extent(per_node: FloatArray, axis: int, ticks: FloatArray) -> tuple[float, float]:
-    marginal = per_node.sum(axis=tuple(i for i in range(per_node.ndim) if i != axis))
-    inside = np.flatnonzero(marginal > 1e-3 * marginal.max())
-    step = ticks[1] - ticks[0]
-    return float(ticks[inside[0]] - step), float(ticks[inside[-1]] + step)
-
-
-def _box(shape: Shape) -> FloatArray:
-    return np.array([(mean - 3 * sd, mean + 3 * sd) for mean, sd in shape.axes]).reshape(-1, 2)
+    prior: Prior
+    reach: _Reach
 
 
 @dataclass(frozen=True)
@@ -131,30 +104,33 @@ class _Gaussian:
 
 
 @dataclass(frozen=True)
-class _NodePosterior:
+class _Found:
     """Weight of each (belief x noise, node), the Gaussian of (a, b) there, and the filtered series."""
 
     weight: FloatArray
     linear: _Gaussian
     filtered: list[Whitened]
 
+    @property
+    def effective_nodes(self) -> float:
+        return float(1 / np.sum(self.weight.sum(axis=0) ** 2))
 
-def _evaluate(grid: _Grid, prepared: Sequence[Prepared], last_compute: float) -> _NodePosterior:
-    nodes = grid.nodes
-    filtered = [
-        whiten(p.unit, grid.shape.column(nodes, np.log(p.compute / last_compute)), p.spacing, grid.noise)
-        for p in prepared
-    ]
+
+def _evaluate(
+    nodes: Nodes, shape: Shape, noise: NoiseGrid, prepared: Sequence[Prepared], last_compute: float
+) -> _Found:
+    at = nodes.points
+    filtered = [whiten(p.unit, shape.column(at, np.log(p.compute / last_compute)), p.spacing, noise) for p in prepared]
     total = filtered[0]
     for more in filtered[1:]:
         total = total + more
-    parts = [_condition(total, belief) for belief in grid.shape.beliefs]
+    parts = [_condition(total, belief) for belief in shape.beliefs if belief.weight > 0]
     log_weight = np.concatenate([part.log_evidence for part in parts])
-    log_weight += np.tile(grid.noise.log_prior, len(parts))[:, None]
-    for axis, (mean, sd) in enumerate(grid.shape.axes):
-        log_weight -= 0.5 * ((nodes[:, axis] - mean) / sd) ** 2
+    log_weight += np.tile(noise.log_prior, len(parts))[:, None] - nodes.log_density
+    for axis, (mean, sd) in enumerate(shape.axes):
+        log_weight -= 0.5 * ((at[:, axis] - mean) / sd) ** 2
     weight = np.exp(log_weight - log_weight.max())
-    return _NodePosterior(weight / weight.sum(), _Gaussian.stacked(parts), filtered)
+    return _Found(weight / weight.sum(), _Gaussian.stacked(parts), filtered)
 
 
 def _condition(total: Whitened, belief: Belief) -> _Gaussian:
@@ -171,22 +147,19 @@ def _condition(total: Whitened, belief: Belief) -> _Gaussian:
     return _Gaussian(evidence, mean_a, mean_b, g22 / det, g11 / det, -g12 / det)
 
 
-def _draw(grid: _Grid, at: _NodePosterior, law: LawName, scale: Scale, prior: Prior, reach: _Reach) -> Posterior:
-    rng = np.random.default_rng(SEED)
-    pick = rng.choice(at.weight.size, size=3 * NUM_DRAWS, p=at.weight.ravel())
-    s, j = np.divmod(pick, at.weight.shape[1])
-    base, gain, mass = _truncated(at.linear, s, j, scale, grid.shape.gain_only, rng)
-    keep = rng.choice(pick.size, size=NUM_DRAWS, p=mass / mass.sum())
-    s, j, base, gain = s[keep], j[keep], base[keep], gain[keep]
-    nodes = grid.nodes[j]
-    for axis, ticks in enumerate(grid.ticks):  # spread each draw over its cell
-        nodes[:, axis] += (ticks[1] - ticks[0]) * (rng.random(NUM_DRAWS) - 0.5)
-    s = s % len(grid.noise)  # the noise setting, whichever belief
-    noise = np.stack([grid.noise.white, grid.noise.wobble, grid.noise.memory, grid.noise.drift], axis=1)[s]
-    luck = np.concatenate([rng.standard_normal((NUM_DRAWS, 2)), rng.random((NUM_DRAWS, 2))], axis=1)
-    state = _last_state(at.filtered, s, j, base, gain, rng)
+def _draw(nodes: Nodes, noise: NoiseGrid, found: _Found, problem: _Problem, rng: np.random.Generator) -> Posterior:
+    pick = systematic(found.weight.ravel(), 3 * NUM_DRAWS, rng)
+    s, j = np.divmod(pick, found.weight.shape[1])
+    base, gain, mass = _truncated(found.linear, s, j, problem.scale, problem.shape.gain_only, rng)
+    keep = systematic(mass, NUM_DRAWS, rng)
+    s, j, base, gain = s[keep] % len(noise), j[keep], base[keep], gain[keep]
+    settings = np.stack([noise.white, noise.wobble, noise.memory, noise.drift], axis=1)[s]
+    luck = [ndtri(even(NUM_DRAWS, rng)), ndtri(even(NUM_DRAWS, rng)), even(NUM_DRAWS, rng), even(NUM_DRAWS, rng)]
     return Posterior(
-        law, scale, grid.shape, prior, reach.first, reach.last, reach.interval, nodes, base, gain, state, noise, luck
+        problem.law, problem.scale, problem.shape, problem.prior,
+        problem.reach.first, problem.reach.last, problem.reach.interval,
+        nodes.points[j], base, gain, _last_state(found.filtered, s, j, base, gain, rng), settings,
+        np.stack(luck, axis=1),
     )  # fmt: skip
 
 
@@ -210,7 +183,7 @@ def _truncated_normal(
 ) -> tuple[FloatArray, FloatArray]:
     below, above = ndtr((low - mean) / sd), ndtr((high - mean) / sd)
     mass = np.maximum(above - below, 1e-300)
-    draws = mean + sd * ndtri(np.clip(below + mass * rng.random(mean.size), 1e-15, 1 - 1e-15))
+    draws = mean + sd * ndtri(np.clip(below + mass * even(mean.size, rng), 1e-15, 1 - 1e-15))
     return np.clip(draws, low, high), mass
 
 
@@ -230,13 +203,20 @@ def _present(
     series: Sequence[Series], scale: Scale, floor: float | None, ceiling: float | None, prior: Prior
 ) -> Present:
     now = float(np.mean([scale.to_unit(s.value[-3:]).mean() for s in series]))
-    fixed = None if ceiling is None else float(scale.to_unit(ceiling))
+    top = None if ceiling is None else float(scale.to_unit(ceiling))
+    steep = float(np.mean([steepness(np.log(s.compute), scale.to_unit(s.value)) for s in series]))
+    start, start_sd = _start(series, scale, floor, prior)
+    return Present(start, start_sd, now, steep, top)
+
+
+def _start(series: Sequence[Series], scale: Scale, floor: float | None, prior: Prior) -> tuple[float, float]:
+    """Where the law starts, and how sure that is."""
     if floor is not None:
-        return Present(float(scale.to_unit(floor)), FIXED_SD, now, fixed)
+        return float(scale.to_unit(floor)), FIXED_SD
     starts = [s.start for s in series if s.start is not None]
     if not starts:
-        return Present(float(np.mean([scale.to_unit(s.value[0]) for s in series])), prior.free_floor_sd, now, fixed)
+        return float(np.mean([scale.to_unit(s.value[0]) for s in series])), prior.free_floor_sd
     start = float(np.mean([scale.to_unit(s.value) for s in starts]))
     share = np.clip(start, 0.02, 0.98)
     error = 0.25 * share * (1 - share) / sum(s.n or DEFAULT_N for s in starts)
-    return Present(start, float(np.sqrt(prior.floor_sd**2 + error)), now, fixed)
+    return start, float(np.sqrt(prior.floor_sd**2 + error))

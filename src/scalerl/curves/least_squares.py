@@ -232,13 +232,13 @@ def _polish(
     """Levenberg-Marquardt in all free parameters; a linear one that leaves its box is held at its bound."""
     start = np.concatenate([linear, node])
     tiny = 1e-12 * max(1.0, float(np.abs(problem.value).max()))
-    held: BoolArray = np.isclose(linear, boxes.T, rtol=0, atol=tiny).any(axis=0)
+    held = np.any(np.abs(linear - boxes.T) <= tiny, axis=0)
     polished = _levenberg_marquardt(problem, shape, start, held)
     for _ in range(2):
         outside = np.logical_or(polished[:2] < boxes[:, 0], polished[:2] > boxes[:, 1])
         if not outside.any():
             break
-        held = np.logical_or(held, outside)
+        held |= outside
         clipped = np.clip(polished[:2], boxes[:, 0], boxes[:, 1])
         polished = _levenberg_marquardt(problem, shape, np.concatenate([clipped, node]), held)
     box = np.concatenate([boxes, shape.box])

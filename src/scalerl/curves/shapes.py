@@ -29,6 +29,8 @@ class Present:
     start: float
     start_sd: float
     now: float
+    steepness: float = 0.0
+    """Slope now over the steepest slope so far, in ln compute: 1 while the curve has not begun to flatten."""
     ceiling: float | None = None
     """Fixed by the user."""
 
@@ -112,4 +114,11 @@ def _ceilings(prior: Prior, present: Present) -> list[tuple[float, float, float]
     if present.ceiling is not None:
         return [(1.0, present.ceiling, FIXED_SD)]
     room = max(1.0 - present.now, 0.05)
-    return [(weight, present.now + mean * room, sd * room) for weight, mean, sd in prior.gaps]
+    gain = max(present.now - present.start, 0.01)
+    weight, near_mean, near_sd = prior.near
+    weight *= 1 - prior.climbing * present.steepness
+    far_mean, far_sd = prior.far
+    return [
+        (weight, present.now + near_mean * gain, near_sd * gain),
+        (1 - weight, present.now + far_mean * room, far_sd * room),
+    ]

@@ -13,6 +13,8 @@ from scalerl.curves.noise import Spacing
 from scalerl.curves.scale import Scale
 from scalerl.series import FloatArray, Series
 
+SHARE_FLOOR = 0.05
+"""A share nearer to 0 or 1 is taken as this noisy: the law is no better than that at the very start."""
 MAX_POINTS = 400
 """A denser series is averaged over that many cells first."""
 
@@ -56,7 +58,7 @@ def _thinned(compute: FloatArray, unit: FloatArray, sd: FloatArray) -> tuple[Flo
 def _evaluation_sd(series: Series, unit: FloatArray, scale: Scale) -> FloatArray:
     """Binomial where n is known; otherwise of the size that second differences show."""
     smooth = np.convolve(np.pad(unit, 1, mode="edge"), np.full(3, 1 / 3), mode="valid")
-    share = np.clip(smooth, 0.02, 0.98)
+    share = np.clip(smooth, SHARE_FLOOR, 1 - SHARE_FLOOR)
     root: FloatArray = np.sqrt(share * (1 - share)) if scale.binomial else np.full(unit.size, 0.5)
     if series.n is not None and scale.binomial:
         return root / np.sqrt(series.n)
@@ -82,3 +84,10 @@ def local_slope(t: FloatArray, unit: FloatArray, width: float = 0.5, count: int 
     spread = np.maximum(stt - st**2 / n, 1e-12)
     slope: FloatArray = (stu - st * su / n) / spread
     return slope
+
+
+def steepness(t: FloatArray, unit: FloatArray) -> float:
+    """The slope at the end over the steepest one so far, between 0 and 1."""
+    slope = local_slope(t, unit, count=2)
+    steepest = float(slope.max())
+    return float(np.clip(slope[-1] / steepest, 0.0, 1.0)) if steepest > 0 else 0.0
