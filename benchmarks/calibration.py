@@ -86,7 +86,7 @@ def tables_real(rows: Sequence[Row]) -> Tables:
         for project in sorted({row["project"] for row in part}):
             tables |= by_method(pick(part, project=project), table, project)
     for horizon in (1.5, 2.0, 4.0):
-        table = f"real, {horizon:g}x the compute from 25, 35, 50 %"
+        table = f"real, {horizon:g}x the compute from 20, 25, 35, 50 %"
         tables |= by_method(pick(rows, what="rolling", horizon=horizon), table, "all", ("scalerl", *QUICK_RIVALS))
     return tables
 

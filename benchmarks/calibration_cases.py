@@ -57,7 +57,7 @@ def ends(curves: Curves) -> Iterator[Row]:
 
 
 def rolling(curves: Curves) -> Iterator[Row]:
-    """From 25, 35 and 50 % of the points to 1.5x, 2x and 4x the compute, and the decision at 2x."""
+    """From 20, 25, 35 and 50 % of the points to 1.5x, 2x and 4x the compute, and the decision at 2x."""
     for (project, name), series in curves.items():
         for share, horizon, seen, at, actual in rolling_splits(series):
             fitted = fit(seen, level=LEVEL)

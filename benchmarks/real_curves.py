@@ -33,7 +33,7 @@ def load_real(path: Path, least: int = MIN_EVALUATIONS) -> dict[tuple[str, str],
 
 def rolling_splits(series: Series) -> Iterator[tuple[float, float, Series, float, float]]:
     """(share, horizon, points seen, compute of the target, mean of the three evaluations around it)."""
-    for share in (0.25, 0.35, 0.5):
+    for share in (0.2, 0.25, 0.35, 0.5):
         count = max(int(np.ceil(share * len(series))), 5)
         last = float(series.compute[count - 1])
         for horizon in (1.5, 2.0, 4.0):

@@ -7,7 +7,7 @@ but the step-0 measurement, kept in `start`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -42,8 +42,8 @@ class Series:
     name: str = "curve"
     compute_name: str = "compute"
     value_name: str = "value"
-    source: str = field(default="", compare=False)
-    """Where it came from, for messages and provenance."""
+    source: str = ""
+    """Where it came from, for messages and provenance; two series from different places may be equal."""
 
     @classmethod
     def of(
@@ -72,8 +72,10 @@ class Series:
         repeated = np.flatnonzero(np.diff(x) == 0)
         if repeated.size:
             raise InputError("duplicate compute", float(x[repeated[0]]), "each compute once in a curve", name)
-        if isinstance(start, int | float):
+        if isinstance(start, int | float | np.number):
             start = StartValue(float(start))
+        if start is not None and not np.isfinite(start.value):
+            raise InputError("unusable step-0 value", start.value, "a finite number", name)
         if x.size and x[0] == 0:
             start = start or StartValue(float(y[0]), None if size is None else float(size[0]))
             x, y, size = x[1:], y[1:], None if size is None else size[1:]
@@ -85,7 +87,7 @@ class Series:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Series):
             return NotImplemented
-        return self.to_dict() == other.to_dict()
+        return self.to_dict() | {"source": ""} == other.to_dict() | {"source": ""}
 
     __hash__ = None  # type: ignore[assignment]  # holds arrays
 
@@ -146,7 +148,7 @@ def _column(values: Iterable[float], what: str) -> FloatArray:
 def _sizes(n: Iterable[float] | float | None, count: int, name: str) -> FloatArray | None:
     if n is None:
         return None
-    size = np.full(count, float(n)) if isinstance(n, int | float) else _column(n, "n")
+    size = np.full(count, float(n)) if isinstance(n, int | float | np.number) else _column(n, "n")
     if size.size != count:
         raise InputError("n and value differ in length", f"{size.size} and {count}", "equal lengths", name)
     _refuse(~np.isfinite(size) | (size <= 0), size, "n", "positive numbers", name)

@@ -76,7 +76,7 @@ def test_the_answer_follows_from_the_probability(curve: Curve, bend: float) -> N
         "SCALE" if decision.probability >= SCALE_AT else "STOP" if decision.probability <= STOP_AT else "NEED MORE DATA"
     )
     assert decision.action == expected
-    assert "chance" in decision.reason
+    assert "gain" in decision.reason
     if decision.extra_compute is not None:
         assert decision.action == "NEED MORE DATA"
         assert 0 < decision.extra_compute < 1000.0 * bend

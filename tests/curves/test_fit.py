@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scalerl import numbers
 from scalerl.curves import Estimate, Fit, fit, forecast
 from scalerl.curves.laws import LAWS, LawName
 from scalerl.errors import InputError
@@ -87,7 +88,8 @@ def test_prints_its_name_law_points_and_every_parameter(curve: Curve, law: LawNa
     assert law in first
     assert "33 points" in first
     for name, estimate in found.parameters.items():
-        assert any(line.split()[0] == name and line.endswith(str(estimate)) for line in rest)
+        text = numbers.estimate(estimate, compute=name in ("midpoint", "scale"))
+        assert any(line.split()[0] == name and line.endswith(text) for line in rest)
 
 
 def test_prints_its_warnings(curve: Curve) -> None:
@@ -220,7 +222,7 @@ def test_large_units_and_sharp_steps_stay_finite(law: LawName) -> None:
         ({"level": float("nan")}, "unusable level"),
         ({"bounds": (1.0, 0.0)}, "unusable bounds"),
         ({"bounds": (0.0, 0.5)}, "value outside the bounds"),
-        ({"ceiling": 1.5}, "ceiling outside the bounds"),
+        ({"ceiling": 1.5}, "unusable ceiling"),
         ({"ceiling": 0.6, "law": "flat"}, "fixed ceiling"),
         ({"floor": -0.1}, "floor"),
         ({"floor": 0.8, "ceiling": 0.7}, "floor"),

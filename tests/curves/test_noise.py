@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from scalerl.curves.noise import NoiseGrid, Spacing, whiten
+from scalerl.curves.noise import Filter, NoiseGrid, Spacing, Whitened
 from scalerl.series import FloatArray
 
 SETTINGS = {
@@ -17,6 +17,10 @@ SETTINGS = {
     "all": (1.0, 0.015, 0.85, 0.3),
     "hardly any white": (0.01, 0.04, 0.5, 0.1),
 }
+
+
+def whiten(y: FloatArray, shapes: FloatArray, at: Spacing, settings: NoiseGrid) -> Whitened:
+    return Filter.of(at, settings).whiten(y, shapes)
 
 
 def grid(*rows: tuple[float, float, float, float]) -> NoiseGrid:

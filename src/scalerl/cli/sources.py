@@ -83,7 +83,8 @@ def with_advice(fitting: Fitting, curves: Curves) -> tuple[Fitting, tuple[str, .
     """Fill in what the example recommends and the user left open; the notes say what that was."""
     low, high = curves.window
     notes = []
-    if curves.floor is not None and fitting.floor is None:
+    takes_floor = fitting.law == "sigmoid" or fitting.method == "paper"
+    if curves.floor is not None and fitting.floor is None and takes_floor:
         fitting = replace(fitting, floor=curves.floor)
         notes.append(f"floor {curves.floor} (--floor)")
     if low is not None and fitting.start is None:

@@ -21,7 +21,7 @@ from scalerl.curves.fit import MIN_POINTS, fit
 from scalerl.curves.forecast import value_draws
 from scalerl.curves.laws import guess_sigmoid, sigmoid
 from scalerl.curves.least_squares import Problem, solve
-from scalerl.curves.results import Backtest, Score
+from scalerl.curves.results import Backtest, Score, check_level
 from scalerl.curves.scale import Bounds, Scale
 from scalerl.curves.spacing import second_difference_sd
 from scalerl.errors import InputError
@@ -43,8 +43,7 @@ def backtest(
     methods: Sequence[str] = ("scalerl", "last_value", "curve_fit", "bootstrap"),
 ) -> Backtest:
     """Score each method on each curve at each share."""
-    if not 0 < level < 1:
-        raise InputError("unusable level", level, "between 0 and 1, for example 0.8")
+    check_level(level)
     for share in shares:
         if not 0 < share < 1:
             raise InputError("unusable share", share, "between 0 and 1")
@@ -61,7 +60,7 @@ def split(curve: Series, share: float) -> tuple[Series, float, float]:
     """(the points seen, the compute of the target, the target): step 0 counts as an evaluation."""
     extra = curve.start is not None
     seen = int(np.ceil(share * (len(curve) + extra) - 1e-9)) - extra
-    if seen < MIN_POINTS - 1 or len(curve) - seen < TARGET_POINTS:
+    if seen < MIN_POINTS - 1 or len(curve) - max(seen, MIN_POINTS) < TARGET_POINTS:
         allowed = f"about {int(np.ceil(MIN_POINTS / share))} or more at a share of {share:g}"
         raise InputError("too few points to backtest", len(curve), allowed, curve.source or curve.name)
     at = float(np.exp(np.mean(np.log(curve.compute[-TARGET_POINTS:]))))

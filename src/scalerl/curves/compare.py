@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from scalerl.curves.fit import Fit, Floor, fit
-from scalerl.curves.results import Comparison, Estimate, Pair, Verdict
+from scalerl.curves.results import Comparison, Estimate, Pair, Verdict, check_level
 from scalerl.errors import InputError
 from scalerl.series import FloatArray, IntArray
 
@@ -30,7 +30,7 @@ def compare(
     base = _reference(fits, reference)
     if not margin > 0:
         raise InputError("unusable margin", margin, "above zero")
-    level = level or base.level
+    level = base.level if level is None else check_level(level)
     pairs = tuple(_pair(base, other, margin, level) for other in fits if other is not base)
     return Comparison(base.name, level, margin, _ranking(fits, margin), pairs)
 
@@ -46,6 +46,9 @@ def _reference(fits: Sequence[Fit], reference: str | None) -> Fit:
             raise InputError(
                 "only sigmoid fits can be compared", f"{one.law}, {one.method}", "sigmoid, varpro", one.name
             )
+    units = {_unit(f.compute_name): f.compute_name for f in fits}
+    if len(units) > 1:
+        raise InputError("curves in different units of compute", ", ".join(units.values()), "one unit for all curves")
     if reference is None:
         return fits[0]
     if reference not in names:
@@ -185,6 +188,11 @@ def _shuffled(draws: FloatArray) -> FloatArray:
 
 def _permutation(size: int) -> IntArray:
     return np.random.default_rng(7).permutation(size)
+
+
+def _unit(name: str) -> str:
+    """`GPU-hours` and `gpu_hours` are one unit."""
+    return "".join(c for c in name.lower() if c.isalnum())
 
 
 def _value(one: Fit, name: str) -> float:

@@ -29,16 +29,21 @@ Question = Literal["value", "ceiling"]
 def decide(fit: Fit, budget: float | None = None, *, delta: float = 0.03, question: Question = "value") -> Decision:
     """SCALE, STOP, NEED MORE DATA or UNSTABLE at `budget` (default: twice the present compute).
 
-    `delta` is the gain worth paying for, in the units of the value. `question="ceiling"` asks about the ceiling itself.
+    `delta` is the gain worth paying for, in the units of the value. `question="ceiling"` asks for the gain that is left
+    up to the ceiling, once that is identified.
     """
     budget = 2 * fit.last_compute if budget is None else budget
     _check(fit, budget, delta, question)
     draws = value_draws(fit, np.array([fit.last_compute, budget]))
     now = float(np.median(draws[:, 0]))
-    gains = draws[:, 1] - draws[:, 0]
+    later = draws[:, 1]
+    if question == "ceiling" and fit.ceiling is not None:
+        later = fit.posterior.parameter_draws()["ceiling"]
+    gains = later - draws[:, 0]
     probability = float(np.mean(gains >= delta))
     expected = float(np.median(gains))
-    action, reason = _judge(fit, probability, budget, delta, question)
+    where = "at the ceiling" if question == "ceiling" else f"by {amount(budget)} {fit.compute_name}"
+    action, reason = _judge(fit, probability, f"a gain of {delta:g} or more {where} is", question)
     extra = _extra_compute(fit, gains, draws[:, 0], budget, delta, question) if action == "NEED MORE DATA" else None
     return Decision(action, probability, reason, budget, delta, now, expected, extra)
 
@@ -56,7 +61,7 @@ def _check(fit: Fit, budget: float, delta: float, question: str) -> None:
         raise InputError("unknown question", question, "value, ceiling")
 
 
-def _judge(fit: Fit, probability: float, budget: float, delta: float, question: Question) -> tuple[Action, str]:
+def _judge(fit: Fit, probability: float, gain: str, question: Question) -> tuple[Action, str]:
     falling = [d for d in fit.diagnostics if d.code in ("declining", "collapsing")]
     if falling:
         return "UNSTABLE", falling[0].message
@@ -64,7 +69,6 @@ def _judge(fit: Fit, probability: float, budget: float, delta: float, question: 
         return "NEED MORE DATA", f"only {fit.points} evaluations; at least {ENOUGH_POINTS} are needed"
     if question == "ceiling" and not is_identified(fit):
         return "NEED MORE DATA", "the ceiling is not identified yet"
-    gain = f"a gain of {delta:g} or more by {amount(budget)} {fit.compute_name} is"
     if probability >= SCALE_AT:
         return "SCALE", f"{gain} likely"
     if probability <= STOP_AT:

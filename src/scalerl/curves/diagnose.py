@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scalerl.curves.least_squares import Problem, Solution, solve
+from scalerl.curves.least_squares import Problem, Solution, solve_near
 from scalerl.curves.results import Diagnostic, WindowFit
 from scalerl.curves.scale import Scale
 from scalerl.curves.spacing import second_difference_sd
@@ -34,7 +34,7 @@ IDENTIFIED_WIDTH = 0.15
 """... and its interval is no wider than this share of the value's range."""
 SENSITIVE = 0.05
 """Move of the ceiling over the windows, as a share of the value's range, that is worth a warning."""
-WINDOW_CUTS = ((0.0, 1.0), (0.1, 1.0), (0.25, 1.0), (0.0, 0.9), (0.0, 0.75), (0.0, 0.6))
+WINDOW_CUTS = ((0.0, 1.0), (0.1, 1.0), (0.25, 1.0), (0.0, 0.8), (0.0, 0.6))
 """Windows tried, as shares of the points: the whole, later starts, earlier ends."""
 FALL_SDS = 3.0
 CORRELATED = 3.0
@@ -65,7 +65,7 @@ def refit_windows(fit: Fit, problem: Problem, solution: Solution) -> tuple[Windo
         if keep.sum() < ENOUGH_POINTS:
             continue
         part = Problem(problem.compute[keep], problem.value[keep], problem.weight[keep], problem.boxes)
-        p = (solution if keep.all() else solve("sigmoid", part)).parameters
+        p = (solution if keep.all() else solve_near(solution, part)).parameters
         windows.append(
             WindowFit(float(low), float(high), int(keep.sum()), p["ceiling"], p["exponent"], p["midpoint"])
         )  # fmt: skip
@@ -115,7 +115,7 @@ def compute_to_identify(fit: Fit) -> float:
 
 
 def _sensitive(fit: Fit, windows: Sequence[WindowFit]) -> Iterator[Diagnostic]:
-    if len(windows) < 3:
+    if len(windows) < 3 or not is_identified(fit):  # before the bend every ceiling is, and another line says so
         return
     ceilings = [w.ceiling for w in windows]
     spread = max(ceilings) - min(ceilings)
@@ -129,7 +129,8 @@ def _flat(fit: Fit, problem: Problem, solution: Solution) -> Iterator[Diagnostic
     if fit.law == "flat":
         return
     mean = np.full_like(problem.value, np.average(problem.value, weights=problem.weight))
-    free = len(solution.parameters) - (fit.fixed_floor is not None) - (fit.fixed_ceiling is not None)
+    fixed = {"floor": fit.fixed_floor is not None, "ceiling": fit.fixed_ceiling is not None}
+    free = sum(not fixed.get(name, False) for name in solution.parameters)
     tiny = 1e-12 * fit.posterior.scale.width**2
     gain = fit.points / CORRELATED * np.log((problem.sse(mean) + tiny) / (solution.sse + tiny))
     if gain < 2 * (free - 1):

@@ -21,9 +21,10 @@ from scalerl.curves.laws import LAWS, LawName
 from scalerl.curves.least_squares import Problem, Solution, solve
 from scalerl.curves.paper import solve_paper
 from scalerl.curves.posterior import Posterior
-from scalerl.curves.results import Diagnostic, Estimate, WindowFit
+from scalerl.curves.results import Diagnostic, Estimate, WindowFit, check_level
 from scalerl.curves.scale import Bounds, Scale
 from scalerl.errors import InputError
+from scalerl.numbers import estimate as shown
 from scalerl.series import FloatArray, Series, StartValue
 
 Method = Literal["varpro", "paper"]
@@ -32,6 +33,17 @@ Window = tuple[float | None, float | None]
 
 MIN_POINTS = 5
 SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a fit was asked to do, as given."""
+
+    law: LawName
+    method: Method
+    level: float
+    bounds: Bounds
+    ceiling: float | None
 
 
 @dataclass(frozen=True)
@@ -117,7 +129,7 @@ class Fit:
     def posterior(self) -> Posterior:
         """Draws behind every interval; derived from the data, the same each time."""
         floor = None if self.floor_measured else self.fixed_floor
-        scale = Scale.of(self.series, self.bounds)
+        scale = Scale.of(self.fitted, self.bounds)
         return infer(self.fitted, scale, self.law, floor=floor, ceiling=self.fixed_ceiling)
 
     def value_at(self, compute: FloatArray | Sequence[float] | float) -> FloatArray:
@@ -165,7 +177,10 @@ class Fit:
     def __str__(self) -> str:
         seeds = f", {len(self.fitted)} seeds" if len(self.fitted) > 1 else ""
         lines = [f"{self.name}: {self.law} on {self.points} points{seeds}, {self.level:.0%} intervals"]
-        lines += [f"  {name:<9} {estimate}" for name, estimate in self.parameters.items()]
+        lines += [
+            f"  {name:<9} {shown(estimate, compute=name in ('midpoint', 'scale'))}"
+            for name, estimate in self.parameters.items()
+        ]
         lines += [f"  ! {d.message}" for d in self.diagnostics]
         return "\n".join(lines)
 
@@ -189,14 +204,18 @@ def fit(
     `window` keeps the points between two computes. `method="paper"` is the paper's grid procedure, without intervals.
     """
     given = (series,) if isinstance(series, Series) else tuple(series)
-    _check_options(given, law, method, level, bounds, ceiling)
+    if not given:
+        raise InputError("no series to fit", allowed="at least one")
+    ask = Options(law, method, level, bounds, ceiling)
+    _check_options(ask, floor)
+    window = (_plain(window[0]), _plain(window[1]))
     for one in given:
         _check_values(one, bounds)
     fitted = _inside(given, window)
     count = sum(len(s) for s in fitted)
     name = name or given[0].name
     _check_window(given, window, count, name)
-    fixed_floor, measured = _resolve_floor(given, floor, bounds, ceiling, method)
+    fixed_floor, measured = _resolve_floor(given, floor, ask)
     draft = Fit(
         name, law, method, level, bounds, window, fixed_floor, measured, ceiling, given,
         parameters={}, sse=0.0, r_squared=None, identified=False,
@@ -212,13 +231,16 @@ def _completed(draft: Fit) -> Fit:
         solution = solve_paper(draft.law, problem.compute, problem.value, draft.fixed_floor)
     else:
         solution = solve(draft.law, problem)
+    if draft.method == "paper":  # it knows no weights
+        problem = replace(problem, weight=np.ones_like(problem.weight))
     mean = float(np.average(problem.value, weights=problem.weight))
     total = problem.sse(np.full_like(problem.value, mean))
+    tiny = 1e-20 * float(np.sum(problem.value**2)) + 1e-300
     solved = replace(
         draft,
         parameters=_estimates(draft, solution),
         sse=solution.sse,
-        r_squared=1 - solution.sse / total if total > 0 else None,
+        r_squared=1 - solution.sse / total if total > tiny else None,
     )
     _share_posterior(draft, solved)
     windows = refit_windows(solved, problem, solution)
@@ -263,51 +285,52 @@ def _inside(series: Sequence[Series], window: Window) -> tuple[Series, ...]:
     return tuple(s for s in cut if len(s))
 
 
-def _resolve_floor(
-    given: Sequence[Series], floor: Floor, bounds: Bounds, ceiling: float | None, method: Method
-) -> tuple[float | None, bool]:
+def _resolve_floor(given: Sequence[Series], floor: Floor, ask: Options) -> tuple[float | None, bool]:
     """(the fixed floor or None, whether it was measured)."""
+    where = given[0].name
     starts = [s.start.value for s in given if s.start is not None]
     every = len(starts) == len(given)
     if floor == "measured" and not every:
-        raise InputError(
-            "no step-0 measurement",
-            allowed="a row at zero compute, or a floor as a number or 'free'",
-            where=given[0].name,
-        )
+        allowed = "a row at zero compute, or a floor as a number or 'free'"
+        raise InputError("no step-0 measurement", allowed=allowed, where=where)
     if floor == "free" or (floor is None and not every):
-        if method == "paper":
-            raise InputError(
-                "the paper's procedure needs a floor", allowed="a row at zero compute, or a number", where=given[0].name
-            )
+        if ask.method == "paper":
+            allowed = "a row at zero compute, or a number"
+            raise InputError("the paper's procedure needs a floor", allowed=allowed, where=where)
         return None, False
-    if floor is None or floor == "measured":
-        return float(np.mean(starts)), True
-    low, high = bounds or (-np.inf, np.inf)
-    top = high if ceiling is None else ceiling
-    if not low <= floor <= top:
-        raise InputError("unusable floor", floor, f"{low:g} to {top:g}, 'measured' or 'free'")
-    return float(floor), False
+    measured = floor is None or floor == "measured"
+    value = float(np.mean(starts)) if measured else _number(floor)
+    low, high = ask.bounds or (-np.inf, np.inf)
+    top = high if ask.ceiling is None else ask.ceiling
+    if not (np.isfinite(value) and low <= value <= top):
+        what = "the step-0 value lies above the ceiling" if measured else "unusable floor"
+        raise InputError(what, value, f"{low:g} to {top:g}, 'measured' or 'free'", where)
+    return value, measured
 
 
-def _check_options(
-    given: Sequence[Series], law: str, method: str, level: float, bounds: Bounds, ceiling: float | None
-) -> None:
-    if not given:
-        raise InputError("no series to fit", allowed="at least one")
-    if law not in LAWS:
-        raise InputError("unknown law", law, ", ".join(LAWS))
-    if method not in ("varpro", "paper"):
-        raise InputError("unknown method", method, "varpro, paper")
-    if not 0 < level < 1:
-        raise InputError("unusable level", level, "between 0 and 1, for example 0.8")
-    low, high = bounds or (-np.inf, np.inf)
+def _number(floor: object) -> float:
+    if isinstance(floor, bool) or not isinstance(floor, int | float | np.number):
+        raise InputError("unusable floor", str(floor), "a number, 'measured' or 'free'")
+    return float(floor)
+
+
+def _check_options(ask: Options, floor: Floor) -> None:
+    if ask.law not in LAWS:
+        raise InputError("unknown law", ask.law, ", ".join(LAWS))
+    if ask.method not in ("varpro", "paper"):
+        raise InputError("unknown method", ask.method, "varpro, paper")
+    check_level(ask.level)
+    low, high = ask.bounds or (-np.inf, np.inf)
     if not low < high:
-        raise InputError("unusable bounds", bounds, "low < high")
-    if ceiling is not None and not low <= ceiling <= high:
-        raise InputError("ceiling outside the bounds of the value", ceiling, f"{low} to {high}")
-    if ceiling is not None and (method == "paper" or law not in ("sigmoid", "power")):
-        raise InputError("a fixed ceiling does not go with", f"law {law}, method {method}", "sigmoid or power, varpro")
+        raise InputError("unusable bounds", ask.bounds, "low < high")
+    if ask.ceiling is not None and not (np.isfinite(ask.ceiling) and low <= ask.ceiling <= high):
+        raise InputError("unusable ceiling", ask.ceiling, f"{low:g} to {high:g}")
+    if ask.ceiling is not None and (ask.method == "paper" or "ceiling" not in LAWS[ask.law].parameters):
+        raise InputError(
+            "a fixed ceiling does not go with", f"law {ask.law}, method {ask.method}", "sigmoid or power, varpro"
+        )
+    if floor is not None and ask.method == "varpro" and "floor" not in LAWS[ask.law].parameters:
+        raise InputError("this law has no floor", ask.law, "sigmoid, or no floor given")
 
 
 def _check_values(series: Series, bounds: Bounds) -> None:
@@ -334,6 +357,10 @@ def _check_window(given: Sequence[Series], window: Window, count: int, name: str
         raise InputError("no points in the window", asked, allowed, where)
     if count < MIN_POINTS:
         raise InputError("too few points to fit", count, f"at least {MIN_POINTS} beside step 0", where)
+
+
+def _plain(end: float | None) -> float | None:
+    return None if end is None else float(end)
 
 
 def _or_none(end: float) -> float | None:

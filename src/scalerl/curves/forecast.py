@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scalerl.curves.results import Estimate, Forecast, TargetForecast
+from scalerl.curves.results import Estimate, Forecast, TargetForecast, check_level
 from scalerl.errors import InputError
 from scalerl.numbers import amount, estimate
 from scalerl.numbers import probability as chance_of
@@ -28,7 +28,7 @@ def forecast(fit: Fit, computes: Sequence[float] | FloatArray, *, level: float |
     at = _positive(computes)
     if fit.method == "paper":
         return tuple(Forecast(float(c), float(v), None, None) for c, v in zip(at, fit.value_at(at), strict=True))
-    low, middle, high = quantiles(value_draws(fit, at), level or fit.level)
+    low, middle, high = quantiles(value_draws(fit, at), _level(fit, level))
     rows = zip(at, middle, low, high, strict=True)
     return tuple(Forecast(float(c), float(m), float(lo), float(hi)) for c, m, lo, hi in rows)
 
@@ -41,19 +41,21 @@ def reach(fit: Fit, target: float, *, level: float | None = None) -> TargetForec
         return _reach_paper(fit, target)
     needed = _compute_for(fit, target)
     probability = float(np.mean(np.isfinite(needed)))
-    tail = (1 - (level or fit.level)) / 2
+    tail = (1 - _level(fit, level)) / 2
     low, middle, high = (_finite(np.quantile(needed, q, method="inverted_cdf")) for q in (tail, 0.5, 1 - tail))
     return TargetForecast(target, probability, middle, low, high, _words(fit, target, probability, middle))
 
 
 def marginal_gains(fit: Fit, doublings: int = 4, *, level: float | None = None) -> tuple[tuple[float, Estimate], ...]:
     """For each further doubling: the compute reached, and what that doubling alone adds."""
+    if doublings < 1:
+        raise InputError("unusable number of doublings", doublings, "1 or more")
     at = np.array([fit.last_compute * 2.0**i for i in range(doublings + 1)])
     if fit.method == "paper":
         steps = np.diff(fit.value_at(at))
         return tuple((float(c), Estimate(float(g))) for c, g in zip(at[1:], steps, strict=True))
     gains = np.diff(value_draws(fit, at), axis=1)
-    low, middle, high = quantiles(gains, level or fit.level)
+    low, middle, high = quantiles(gains, _level(fit, level))
     rows = zip(at[1:], middle, low, high, strict=True)
     return tuple((float(c), Estimate(float(m), float(lo), float(hi))) for c, m, lo, hi in rows)
 
@@ -81,15 +83,22 @@ def log_f(fit: Fit, ceiling: float | None = None) -> list[tuple[FloatArray, Floa
     top = p["ceiling"] if ceiling is None else ceiling
     found = []
     for series in (s.window(fit.window[0], None) for s in fit.series):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            f = p["midpoint"] ** p["exponent"] / ((top - p["floor"]) / (series.value - p["floor"]) - 1)
+        with np.errstate(all="ignore"):
+            odds = 1 / ((top - p["floor"]) / (series.value - p["floor"]) - 1)
+            f = np.exp(p["exponent"] * np.log(p["midpoint"]) + np.log(odds))
         keep = np.isfinite(f) & (f > 0)
         found.append((series.compute[keep], f[keep]))
     return found
 
 
+def _level(fit: Fit, level: float | None) -> float:
+    return fit.level if level is None else check_level(level)
+
+
 def _positive(computes: Sequence[float] | FloatArray) -> FloatArray:
     at: FloatArray = np.atleast_1d(np.asarray(computes, dtype=np.float64))
+    if not at.size:
+        raise InputError("no compute to forecast at", allowed="one or more")
     bad = ~(np.isfinite(at) & (at > 0))
     if bad.any():
         raise InputError("unusable compute to forecast at", float(at[bad][0]), "finite and above zero")
@@ -100,7 +109,7 @@ def _compute_for(fit: Fit, target: float) -> FloatArray:
     """Per draw: the compute at which the law, carried on from the present level, reaches the target; inf: never."""
     draws = fit.posterior
     ticks = _ticks(fit)
-    path = draws.curve(ticks) + draws.state[:, 1:2]
+    path = np.clip(draws.curve(ticks) + draws.state[:, 1:2], *draws.scale.limits)
     return np.array([_crossing(ticks, one, float(draws.scale.to_unit(target))) for one in path])
 
 

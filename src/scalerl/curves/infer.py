@@ -19,7 +19,7 @@ from scipy.special import ndtr, ndtri
 
 from scalerl.curves.laws import LawName
 from scalerl.curves.nodes import Nodes, even, systematic
-from scalerl.curves.noise import NoiseGrid, Whitened, whiten
+from scalerl.curves.noise import Filter, NoiseGrid, Whitened
 from scalerl.curves.posterior import Posterior
 from scalerl.curves.prior import DEFAULT_PRIOR, Prior
 from scalerl.curves.scale import Scale
@@ -31,8 +31,12 @@ NUM_DRAWS = 2000
 MAX_PASSES = 6
 ENOUGH_NODES = 60.0
 """Effective number of nodes at which the search for the mass is over."""
+ENOUGH_TO_PRUNE = 15.0
+"""With fewer the best fit has not been seen yet, and small noise looks worse than it is."""
 DEFAULT_N = 200.0
 """Answers behind a step-0 value that does not tell."""
+AT_THE_END = 0.8
+"""A seed that stopped before this share of the last compute says nothing about where the curve stands now."""
 SEED = 20251013
 
 
@@ -51,13 +55,17 @@ def infer(
     reach = _Reach.of(series)
     prepared = [prepare(s, scale, prior.drift_base) for s in series]
     noise = prior.noise_grid()
+    filters = [Filter.of(p.spacing, noise) for p in prepared]
     nodes = Nodes.over_prior(shape.axes)
-    found = _evaluate(nodes, shape, noise, prepared, reach.last)
-    for _ in range(MAX_PASSES):
-        if not shape.axes or found.effective_nodes >= ENOUGH_NODES:
+    found = _evaluate(nodes, shape, noise, prepared, filters)
+    for number in range(MAX_PASSES if shape.axes else 0):
+        if number and found.effective_nodes >= ENOUGH_NODES:
             break
         nodes = nodes.nearer(found.weight.sum(axis=0), rng)
-        found = _evaluate(nodes, shape, noise, prepared, reach.last)
+        if found.effective_nodes >= ENOUGH_TO_PRUNE:
+            matters = found.noise_weight(len(noise)) > 1e-4
+            noise, filters = noise.take(matters), [f.take(matters) for f in filters]
+        found = _evaluate(nodes, shape, noise, prepared, filters)
     return _draw(nodes, noise, found, _Problem(law, scale, shape, prior, reach), rng)
 
 
@@ -108,19 +116,29 @@ class _Found:
     """Weight of each (belief x noise, node), the Gaussian of (a, b) there, and the filtered series."""
 
     weight: FloatArray
-    linear: _Gaussian
-    filtered: list[Whitened]
+    parts: list[_Gaussian]
+    """One for each belief."""
+    at_the_end: list[Whitened]
+    """Of the series that reach the last compute."""
 
     @property
     def effective_nodes(self) -> float:
         return float(1 / np.sum(self.weight.sum(axis=0) ** 2))
 
+    def noise_weight(self, num_settings: int) -> FloatArray:
+        """Weight of each noise setting, relative to the largest."""
+        weight = self.weight.sum(axis=1).reshape(-1, num_settings).sum(axis=0)
+        relative: FloatArray = weight / weight.max()
+        return relative
+
 
 def _evaluate(
-    nodes: Nodes, shape: Shape, noise: NoiseGrid, prepared: Sequence[Prepared], last_compute: float
+    nodes: Nodes, shape: Shape, noise: NoiseGrid, prepared: Sequence[Prepared], filters: Sequence[Filter]
 ) -> _Found:
-    at = nodes.points
-    filtered = [whiten(p.unit, shape.column(at, np.log(p.compute / last_compute)), p.spacing, noise) for p in prepared]
+    at, last = nodes.points, max(float(p.compute[-1]) for p in prepared)
+    filtered = [
+        f.whiten(p.unit, shape.column(at, np.log(p.compute / last))) for f, p in zip(filters, prepared, strict=True)
+    ]
     total = filtered[0]
     for more in filtered[1:]:
         total = total + more
@@ -130,7 +148,8 @@ def _evaluate(
     for axis, (mean, sd) in enumerate(shape.axes):
         log_weight -= 0.5 * ((at[:, axis] - mean) / sd) ** 2
     weight = np.exp(log_weight - log_weight.max())
-    return _Found(weight / weight.sum(), _Gaussian.stacked(parts), filtered)
+    at_the_end = [f for f, p in zip(filtered, prepared, strict=True) if p.compute[-1] >= AT_THE_END * last]
+    return _Found(weight / weight.sum(), parts, at_the_end)
 
 
 def _condition(total: Whitened, belief: Belief) -> _Gaussian:
@@ -148,23 +167,23 @@ def _condition(total: Whitened, belief: Belief) -> _Gaussian:
 
 
 def _draw(nodes: Nodes, noise: NoiseGrid, found: _Found, problem: _Problem, rng: np.random.Generator) -> Posterior:
-    pick = systematic(found.weight.ravel(), 3 * NUM_DRAWS, rng)
+    pick = systematic(found.weight.ravel(), 2 * NUM_DRAWS, rng)
     s, j = np.divmod(pick, found.weight.shape[1])
-    base, gain, mass = _truncated(found.linear, s, j, problem.scale, problem.shape.gain_only, rng)
-    keep = systematic(mass, NUM_DRAWS, rng)
+    base, gain, mass = _truncated(_Gaussian.stacked(found.parts), s, j, problem.scale, problem.shape, rng)
+    keep = systematic(mass if mass.sum() > 0 else np.ones_like(mass), NUM_DRAWS, rng)
     s, j, base, gain = s[keep] % len(noise), j[keep], base[keep], gain[keep]
     settings = np.stack([noise.white, noise.wobble, noise.memory, noise.drift], axis=1)[s]
     luck = [ndtri(even(NUM_DRAWS, rng)), ndtri(even(NUM_DRAWS, rng)), even(NUM_DRAWS, rng), even(NUM_DRAWS, rng)]
     return Posterior(
         problem.law, problem.scale, problem.shape, problem.prior,
         problem.reach.first, problem.reach.last, problem.reach.interval,
-        nodes.points[j], base, gain, _last_state(found.filtered, s, j, base, gain, rng), settings,
+        nodes.points[j], base, gain, _last_state(found.at_the_end, s, j, base, gain, rng), settings,
         np.stack(luck, axis=1),
     )  # fmt: skip
 
 
 def _truncated(
-    at: _Gaussian, s: IntArray, j: IntArray, scale: Scale, gain_only: bool, rng: np.random.Generator
+    at: _Gaussian, s: IntArray, j: IntArray, scale: Scale, shape: Shape, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Draws of (a, b) within the bounds, and the mass each node has there."""
     low, high = scale.limits
@@ -172,9 +191,9 @@ def _truncated(
     base, mass_a = _truncated_normal(mean_a, np.sqrt(var_a), low, high, rng)
     mean_b = at.mean_b[s, j] + cov / var_a * (base - mean_a)
     sd_b = np.sqrt(np.maximum(at.var_b[s, j] - cov**2 / var_a, 1e-18))
-    if not gain_only:
+    if shape.limit == "none":
         return base, mean_b + sd_b * rng.standard_normal(base.size), mass_a
-    gain, mass_b = _truncated_normal(mean_b, sd_b, 0.0, high - base, rng)
+    gain, mass_b = _truncated_normal(mean_b, sd_b, 0.0, high - base if shape.limit == "above" else base - low, rng)
     return base, gain, mass_a * mass_b
 
 
@@ -190,7 +209,7 @@ def _truncated_normal(
 def _last_state(
     filtered: Sequence[Whitened], s: IntArray, j: IntArray, base: FloatArray, gain: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
-    """The (wobble, drift) at the last point, averaged over the seeds."""
+    """The (wobble, drift) at the last point, averaged over the seeds that got there."""
     a, b = base[:, None], gain[:, None]
     means = [f.state[s, :, 0] - a * f.state[s, :, 1] - b * f.state[s, :, 2 + j] for f in filtered]
     covariance = np.sum([f.covariance[s] for f in filtered], axis=0) / len(filtered) ** 2
@@ -202,7 +221,9 @@ def _last_state(
 def _present(
     series: Sequence[Series], scale: Scale, floor: float | None, ceiling: float | None, prior: Prior
 ) -> Present:
-    now = float(np.mean([scale.to_unit(s.value[-3:]).mean() for s in series]))
+    last = max(float(s.compute[-1]) for s in series)
+    ends = [scale.to_unit(s.value[-3:]).mean() for s in series if s.compute[-1] >= AT_THE_END * last]
+    now = float(np.mean(ends))
     top = None if ceiling is None else float(scale.to_unit(ceiling))
     steep = float(np.mean([steepness(np.log(s.compute), scale.to_unit(s.value)) for s in series]))
     start, start_sd = _start(series, scale, floor, prior)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from scipy.optimize import least_squares, leastsq
@@ -84,6 +85,13 @@ def solve(law: LawName, problem: Problem) -> Solution:
     return _linear(law, problem)
 
 
+def solve_near(solution: Solution, problem: Problem) -> Solution:
+    """The sigmoid on a part of the points, starting from the solution of the whole instead of from a grid."""
+    p, shape = solution.parameters, _SigmoidShape(problem)
+    node = np.clip(np.log([p["midpoint"], p["exponent"]]), shape.box[:, 0], shape.box[:, 1])
+    return _finished(problem, shape, node, np.array([p["floor"], p["ceiling"]]), tolerance=1e-9)
+
+
 class _SigmoidShape:
     """Axes (ln midpoint, ln exponent), both relative to the span of the data in ln compute."""
 
@@ -124,7 +132,8 @@ class _PowerShape:
         log_compute = np.log(problem.compute)
         self.reference = float(log_compute.max())
         span = max(self.reference - float(log_compute.min()), 0.5)
-        self.box = np.array([np.log([0.01 / span, 60.0 / span])])
+        largest = min(60.0 / span, 600.0 / max(abs(self.reference), 1.0))  # so that the scale stays a finite number
+        self.box = np.array([np.log([0.01 / span, largest])])
         self.ticks = [np.linspace(self.box[0, 0], self.box[0, 1], 100)]
 
     def columns(self, log_compute: FloatArray, nodes: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -153,10 +162,16 @@ def _shaped(problem: Problem, shape: _AnyShape) -> Solution:
     nodes = np.stack([axis.ravel() for axis in np.meshgrid(*shape.ticks, indexing="ij")], axis=1)
     linear, sse = _project(thin, shape.columns(np.log(thin.compute), nodes), boxes, rising=shape.rising)
     best = int(np.argmin(sse))
-    node, linear_best = _polish(problem, shape, nodes[best], linear[best], boxes)
-    parameters = shape.parameters(node, linear_best)
-    predicted = _predict(np.log(problem.compute), shape, node, linear_best)
-    return Solution(parameters, problem.sse(predicted), _at_bound(shape, node, linear_best, boxes))
+    return _finished(problem, shape, nodes[best], linear[best])
+
+
+def _finished(
+    problem: Problem, shape: _AnyShape, node: FloatArray, linear: FloatArray, tolerance: float = 1e-15
+) -> Solution:
+    boxes = np.array([problem.boxes[name] for name in shape.names])
+    node, linear = _polish(problem, shape, node, linear, boxes, tolerance)
+    predicted = _predict(np.log(problem.compute), shape, node, linear)
+    return Solution(shape.parameters(node, linear), problem.sse(predicted), _at_bound(shape, node, linear, boxes))
 
 
 def _project(
@@ -227,29 +242,37 @@ class _Residuals:
 
 
 def _polish(
-    problem: Problem, shape: _AnyShape, node: FloatArray, linear: FloatArray, boxes: FloatArray
+    problem: Problem, shape: _AnyShape, node: FloatArray, linear: FloatArray, boxes: FloatArray, tolerance: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Levenberg-Marquardt in all free parameters; a linear one that leaves its box is held at its bound."""
+    """Levenberg-Marquardt in all free parameters; where that leaves the box, the best of its edges and corners."""
     start = np.concatenate([linear, node])
-    tiny = 1e-12 * max(1.0, float(np.abs(problem.value).max()))
-    held = np.any(np.abs(linear - boxes.T) <= tiny, axis=0)
-    polished = _levenberg_marquardt(problem, shape, start, held)
-    for _ in range(2):
-        outside = np.logical_or(polished[:2] < boxes[:, 0], polished[:2] > boxes[:, 1])
-        if not outside.any():
-            break
-        held |= outside
-        clipped = np.clip(polished[:2], boxes[:, 0], boxes[:, 1])
-        polished = _levenberg_marquardt(problem, shape, np.concatenate([clipped, node]), held)
+    fixed = boxes[:, 0] == boxes[:, 1]
     box = np.concatenate([boxes, shape.box])
-    if (polished < box[:, 0]).any() or (polished > box[:, 1]).any():
-        polished = _bounded(problem, shape, start, box)
-    if shape.rising and polished[0] > polished[1]:  # the grid has found nothing that rises either
-        polished = start
-    return polished[2:], polished[:2]
+    free = _levenberg_marquardt(problem, shape, start, fixed, tolerance)
+    if _allowed(free, shape, box):
+        return free[2:], free[:2]
+    found = [start, _bounded(problem, shape, start, box)]
+    ends = [[np.nan, *(() if f else b[np.isfinite(b)])] for f, b in zip(fixed, boxes, strict=True)]
+    for edge in product(*ends):  # nan: not held
+        held = ~np.isnan(edge)
+        at = np.concatenate([np.where(held, edge, linear), node])
+        found.append(_levenberg_marquardt(problem, shape, at, np.logical_or(fixed, held), tolerance))
+    log_compute = np.log(problem.compute)
+    best = min(
+        (z for z in found if _allowed(z, shape, box)),
+        key=lambda z: problem.sse(_predict(log_compute, shape, z[2:], z[:2])),
+    )
+    return best[2:], best[:2]
 
 
-def _levenberg_marquardt(problem: Problem, shape: _AnyShape, start: FloatArray, held: BoolArray) -> FloatArray:
+def _allowed(z: FloatArray, shape: _AnyShape, box: FloatArray) -> bool:
+    inside = bool((z >= box[:, 0]).all() and (z <= box[:, 1]).all())
+    return inside and not (shape.rising and z[0] > z[1])
+
+
+def _levenberg_marquardt(
+    problem: Problem, shape: _AnyShape, start: FloatArray, held: BoolArray, tolerance: float
+) -> FloatArray:
     free = np.concatenate([~held, np.ones(start.size - 2, dtype=bool)])
     if int(free.sum()) > problem.compute.size:
         return start
@@ -258,7 +281,7 @@ def _levenberg_marquardt(problem: Problem, shape: _AnyShape, start: FloatArray, 
         warnings.simplefilter("ignore", RuntimeWarning)
         z, *_ = leastsq(
             residuals.value, start[free], Dfun=residuals.jacobian, col_deriv=True,
-            ftol=1e-15, xtol=1e-14, maxfev=300, full_output=True,
+            ftol=tolerance, xtol=10 * tolerance, maxfev=300, full_output=True,
         )  # fmt: skip
     return residuals.whole(np.asarray(z)) if np.isfinite(z).all() else start
 

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp, ndtri
+from scipy.special import ndtri
 
 from scalerl.series import FloatArray, IntArray
 
-GRID = {0: (), 1: (60,), 2: (17, 11)}
+GRID = {0: (), 1: (60,), 2: (13, 9)}
 """Nodes of the first grid along each axis."""
 REACH = 3.0
 """How far the first grid extends, in standard deviations of the prior."""
@@ -51,9 +51,11 @@ class Nodes:
         pick = systematic(share, NUM_NODES, rng)
         normal = np.stack([ndtri(even(NUM_NODES, rng)) for _ in range(self.points.shape[1])], axis=1)
         points = self.points[pick] + normal @ root.T
-        apart = np.linalg.solve(root, (points[:, None, :] - self.points[None, :, :]).reshape(-1, root.shape[0]).T)
-        squares = np.sum(apart**2, axis=0).reshape(points.shape[0], -1)
-        log_density = logsumexp(np.log(share) - 0.5 * squares, axis=1)
+        middle = points.mean(axis=0)
+        new, old = (np.linalg.solve(root, (at - middle).T).T for at in (points, self.points))
+        cross = new @ old.T + (np.log(share) - 0.5 * np.sum(old**2, axis=1))
+        top = cross.max(axis=1)
+        log_density = top + np.log(np.exp(cross - top[:, None]).sum(axis=1)) - 0.5 * np.sum(new**2, axis=1)
         return Nodes(points, log_density, 0.5 * np.sqrt(np.diag(root @ root.T)))
 
     def _kernel(self, weight: FloatArray) -> FloatArray:

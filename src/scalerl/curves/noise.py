@@ -78,44 +78,62 @@ class Whitened:
         )  # fmt: skip
 
 
-def whiten(value: FloatArray, shapes: FloatArray, spacing: Spacing, grid: NoiseGrid) -> Whitened:
-    """Filter y, 1 and every row of `shapes` (J, N) under every noise setting of `grid`."""
-    size, num_shapes, num_points = len(grid), shapes.shape[0], value.size
-    columns = np.empty((num_points, num_shapes + 2))
-    columns[:, 0], columns[:, 1], columns[:, 2:] = value, 1.0, shapes.T
-    mean = np.zeros((size, 2, num_shapes + 2))
-    cov = np.zeros((size, 2, 2))
-    cov[:, 0, 0] = grid.wobble**2
-    log_det = np.zeros(size)
-    with_y = np.zeros((size, num_shapes + 2))
-    with_1 = np.zeros((size, num_shapes + 2))
-    squares = np.zeros((size, num_shapes + 2))
-    white_var = grid.white**2
-    for i in range(num_points):
-        if i:
-            _advance(mean, cov, grid, spacing.lag[i], spacing.step[i])
-        gain = cov.sum(axis=2)  # P H', H = (1, 1)
-        variance = gain.sum(axis=1) + white_var * spacing.sd[i] ** 2
-        error = columns[i] - mean[:, 0] - mean[:, 1]
-        scaled = error / variance[:, None]
-        log_det += np.log(variance)
-        with_y += scaled * error[:, :1]
-        with_1 += scaled * error[:, 1:2]
-        scaled_gain = gain[:, :, None]
-        mean += scaled_gain * scaled[:, None, :]
-        np.multiply(scaled, error, out=scaled)
-        squares += scaled
-        cov -= scaled_gain * (gain / variance[:, None])[:, None, :]
-    return Whitened(
-        log_det, with_y[:, 0], with_y[:, 1], with_1[:, 1], with_y[:, 2:], with_1[:, 2:], squares[:, 2:], mean, cov
-    )  # fmt: skip
+@dataclass(frozen=True)
+class Filter:
+    """The Kalman filter of one series under S noise settings: all that does not depend on the columns."""
 
+    gains: FloatArray  # (N, 2, S, 1): of wobble and drift, before division by the variance
+    variances: FloatArray  # (N, S, 1): of the innovations
+    keeps: FloatArray  # (N, S, 1): what is left of the wobble since the previous point
+    covariance: FloatArray  # (S, 2, 2): of the state after the last point
 
-def _advance(mean: FloatArray, cov: FloatArray, grid: NoiseGrid, lag: float, step: float) -> None:
-    """Predict the state at the next point, in place."""
-    keep = grid.memory**lag
-    mean[:, 0] *= keep[:, None]
-    cov[:, 0, :] *= keep[:, None]
-    cov[:, :, 0] *= keep[:, None]
-    cov[:, 0, 0] += grid.wobble**2 * (1 - keep**2)
-    cov[:, 1, 1] += (grid.drift * step) ** 2
+    @classmethod
+    def of(cls, spacing: Spacing, grid: NoiseGrid) -> Filter:
+        """The covariance of the state is three numbers for each setting: wobble, wobble with drift, drift."""
+        count, size = spacing.sd.size, len(grid)
+        gains, variances, keeps = np.empty((count, 2, size, 1)), np.empty((count, size, 1)), np.ones((count, size, 1))
+        p, q, r = grid.wobble**2, np.zeros(size), np.zeros(size)
+        for i in range(count):
+            if i:
+                keep = grid.memory ** spacing.lag[i]
+                keeps[i, :, 0] = keep
+                p = keep**2 * p + grid.wobble**2 * (1 - keep**2)
+                q = keep * q
+                r = r + (grid.drift * spacing.step[i]) ** 2
+            first, second = p + q, q + r
+            variance = first + second + (grid.white * spacing.sd[i]) ** 2
+            gains[i, 0, :, 0], gains[i, 1, :, 0], variances[i, :, 0] = first, second, variance
+            p, q, r = p - first**2 / variance, q - first * second / variance, r - second**2 / variance
+        return cls(gains, variances, keeps, np.stack([np.stack([p, q], axis=1), np.stack([q, r], axis=1)], axis=1))
+
+    def take(self, keep: BoolArray) -> Filter:
+        return Filter(self.gains[:, :, keep], self.variances[:, keep], self.keeps[:, keep], self.covariance[keep])
+
+    def whiten(self, value: FloatArray, shapes: FloatArray) -> Whitened:
+        """Filter y, 1 and every row of `shapes` (J, N) under every noise setting.
+
+        Works in place on a few (S, J + 2) arrays: this loop is where a fit spends its time.
+        """
+        columns = np.concatenate([value[:, None], np.ones((value.size, 1)), shapes.T], axis=1)
+        size = (self.variances.shape[1], columns.shape[1])
+        wobble, drift, with_y, with_1, squares = (np.zeros(size) for _ in range(5))
+        error, scaled, spare = (np.empty(size) for _ in range(3))
+        for i in range(value.size):
+            wobble *= self.keeps[i]
+            np.subtract(columns[i], wobble, out=error)
+            error -= drift
+            np.divide(error, self.variances[i], out=scaled)
+            np.multiply(scaled, error[:, :1], out=spare)
+            with_y += spare
+            np.multiply(scaled, error[:, 1:2], out=spare)
+            with_1 += spare
+            np.multiply(scaled, self.gains[i, 0], out=spare)
+            wobble += spare
+            np.multiply(scaled, self.gains[i, 1], out=spare)
+            drift += spare
+            scaled *= error
+            squares += scaled
+        return Whitened(
+            np.log(self.variances[:, :, 0]).sum(axis=0), with_y[:, 0], with_y[:, 1], with_1[:, 1],
+            with_y[:, 2:], with_1[:, 2:], squares[:, 2:], np.stack([wobble, drift], axis=1), self.covariance,
+        )  # fmt: skip

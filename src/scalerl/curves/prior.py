@@ -19,34 +19,34 @@ from scalerl.curves.noise import NoiseGrid
 class Prior:
     """Means and widths of the priors, and the candidate noise settings."""
 
-    log_exponent: tuple[float, float] = (0.0, 0.775)
+    log_exponent: tuple[float, float] = (0.0, 0.8)
     """Mean and sd of ln exponent."""
-    log_midpoint: tuple[float, float] = (-0.42, 1.37)
+    log_midpoint: tuple[float, float] = (-0.4, 1.4)
     """Mean and sd of ln(midpoint / last compute)."""
-    near: tuple[float, float, float] = (0.44, 0.15, 0.106)
+    near: tuple[float, float, float] = (0.37, 0.2, 0.08)
     """Weight, mean and sd of a ceiling close by: the gap that is left, as a share of the gain made so far."""
-    climbing: float = 0.5
+    climbing: float = 0.65
     """Share of that weight which a curve loses that still climbs at its steepest: it is not likely about to end."""
-    far: tuple[float, float] = (0.253, 0.421)
+    far: tuple[float, float] = (0.26, 0.26)
     """Mean and sd of a ceiling anywhere: the gap that is left, as a share of the room above the present value."""
-    floor_sd: float = 0.024
+    floor_sd: float = 0.03
     """How far the floor of the law may lie from a measured step-0 value, beside that value's own error."""
     free_floor_sd: float = 0.15
     white: tuple[float, ...] = (0.35, 0.8)
     """Candidate factors on the binomial standard deviation."""
     log_white: tuple[float, float] = (-1.2, 0.6)
-    wobble: tuple[float, ...] = (0.0032, 0.008, 0.02)
+    wobble: tuple[float, ...] = (0.003, 0.0075, 0.019)
     """Candidate standard deviations of the AR(1) part."""
-    memory: tuple[float, ...] = (0.5, 0.8, 0.95)
-    drift: tuple[float, ...] = (0.053, 0.212, 0.53)
+    memory: tuple[float, ...] = (0.5, 0.9)
+    drift: tuple[float, ...] = (0.05, 0.2, 0.5)
     """Candidate sizes of the discrepancy, as a share of the local slope, per sqrt(nat of compute)."""
-    drift_base: float = 0.015
+    drift_base: float = 0.012
     """Slope added to the local one, so that a plateau may drift too."""
     flat: float = 0.08
     """Chance that the curve stays flat from here."""
-    decay: float = 0.045
+    decay: float = 0.05
     """Chance that it declines from here."""
-    decay_size: float = 0.08
+    decay_size: float = 0.075
     """Mean decline per nat of compute in that case."""
 
     def noise_grid(self) -> NoiseGrid:

@@ -9,7 +9,16 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from scalerl.errors import InputError
 from scalerl.numbers import estimate
+
+
+def check_level(level: float) -> float:
+    """The share an interval should hold, if it is one."""
+    if not 0 < level < 1:
+        raise InputError("unusable level", level, "between 0 and 1, for example 0.8")
+    return level
+
 
 Verdict = Literal["moves the ceiling", "moves the efficiency", "no difference shown"]
 Action = Literal["SCALE", "STOP", "NEED MORE DATA", "UNSTABLE"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy.special import expit
@@ -52,8 +53,8 @@ class Shape:
     column: Callable[[FloatArray, FloatArray], FloatArray]
     """(nodes (J, axes), t (N,)) -> g (J, N)."""
     beliefs: tuple[Belief, ...]
-    gain_only: bool
-    """b >= 0, and the law's limits must lie within the bounds of the value."""
+    limit: Literal["above", "below", "none"]
+    """How the bounds of the value limit b: the law's other end lies b above a (sigmoid) or b below it (power)."""
 
 
 def shape_of(law: LawName, prior: Prior, present: Present) -> Shape:
@@ -78,7 +79,7 @@ def _sigmoid(prior: Prior, present: Present) -> Shape:
         )
         for weight, ceiling, sd in _ceilings(prior, present)
     )
-    return Shape((prior.log_midpoint, prior.log_exponent), sigmoid_column, beliefs, gain_only=True)
+    return Shape((prior.log_midpoint, prior.log_exponent), sigmoid_column, beliefs, "above")
 
 
 def _power(prior: Prior, present: Present) -> Shape:
@@ -92,17 +93,22 @@ def _power(prior: Prior, present: Present) -> Shape:
         for weight, ceiling, sd in _ceilings(prior, present)
     )
     axis = (prior.log_exponent[0] - 0.7, 0.8)
-    return Shape((axis,), lambda nodes, t: -np.exp(-np.exp(nodes[:, 0:1]) * t), beliefs, gain_only=True)
+    return Shape((axis,), _power_column, beliefs, "below")
 
 
 def _loglinear(prior: Prior, present: Present) -> Shape:  # noqa: ARG001
     belief = Belief(1.0, np.array([present.now, 0.03]), np.diag([NOW_SD**2, 0.15**2]))
-    return Shape((), _line, (belief,), gain_only=False)
+    return Shape((), _line, (belief,), "none")
 
 
 def _flat(prior: Prior, present: Present) -> Shape:  # noqa: ARG001
     belief = Belief(1.0, np.array([present.now, 0.0]), np.diag([NOW_SD**2, FIXED_SD**2]))
-    return Shape((), _line, (belief,), gain_only=False)
+    return Shape((), _line, (belief,), "none")
+
+
+def _power_column(nodes: FloatArray, t: FloatArray) -> FloatArray:
+    column: FloatArray = -np.exp(-np.exp(nodes[:, 0:1]) * t)
+    return column
 
 
 def _line(nodes: FloatArray, t: FloatArray) -> FloatArray:
