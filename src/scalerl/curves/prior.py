@@ -27,7 +27,7 @@ class Prior:
     """Weight, mean and sd of a ceiling close by: the gap that is left, as a share of the gain made so far."""
     climbing: float = 0.65
     """Share of that weight which a curve loses that still climbs at its steepest: it is not likely about to end."""
-    far: tuple[float, float] = (0.26, 0.26)
+    far: tuple[float, float] = (0.24, 0.24)
     """Mean and sd of a ceiling anywhere: the gap that is left, as a share of the room above the present value."""
     floor_sd: float = 0.03
     """How far the floor of the law may lie from a measured step-0 value, beside that value's own error."""
@@ -35,12 +35,12 @@ class Prior:
     white: tuple[float, ...] = (0.35, 0.8)
     """Candidate factors on the binomial standard deviation."""
     log_white: tuple[float, float] = (-1.2, 0.6)
-    wobble: tuple[float, ...] = (0.003, 0.0075, 0.019)
+    wobble: tuple[float, ...] = (0.0028, 0.007, 0.0175)
     """Candidate standard deviations of the AR(1) part."""
     memory: tuple[float, ...] = (0.5, 0.9)
     drift: tuple[float, ...] = (0.05, 0.2, 0.5)
     """Candidate sizes of the discrepancy, as a share of the local slope, per sqrt(nat of compute)."""
-    drift_base: float = 0.012
+    drift_base: float = 0.011
     """Slope added to the local one, so that a plateau may drift too."""
     flat: float = 0.08
     """Chance that the curve stays flat from here."""
