@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-COLOURS = {"scalerl": "#0072B2", "last_value": "#999999", "curve_fit": "#E69F00", "bootstrap": "#CC79A7"}
+COLOURS = {"scalerl": "#0072B2", "last_value": "#777777", "curve_fit": "#E69F00", "bootstrap": "#CC79A7"}
 NAMES = {
     "scalerl": "scalerl",
     "last_value": "last value (M0)",
@@ -61,17 +61,11 @@ def _real(axis: Any, tables: list[dict[str, Any]], table: str, m5: dict[str, flo
     scores = [groups["all"][m]["interval_score"] for m in methods]
     axis.bar(range(len(methods)), scores, color=[COLOURS[m] for m in methods])
     for x, method in enumerate(methods):
-        axis.text(
-            x,
-            scores[x],
-            f"{scores[x]:.3f}\nholds {groups['all'][method]['coverage']:.0%}",
-            ha="center",
-            va="bottom",
-            fontsize=9,
-        )
+        text = f"{scores[x]:.3f}\nholds {groups['all'][method]['coverage']:.0%}"
+        axis.text(x, 0.03 * max(scores), text, ha="center", va="bottom", fontsize=8.5, color="white")
     axis.axhline(
         m5["interval_score"], color="#D55E00", ls="--", label=f"M5, the method to beat: {m5['interval_score']:.3f}"
     )
-    axis.set_xticks(range(len(methods)), [NAMES[m] for m in methods])
+    axis.set_xticks(range(len(methods)), [NAMES[m].replace(" (", "\n(") for m in methods])
     axis.set(ylabel="interval score (lower is better)", title=title, ylim=(0, 1.25 * max(scores)))
     axis.legend(fontsize=9)

@@ -11,7 +11,7 @@ def test_the_papers_8b_curve() -> None:
     assert len(example.series) == 34
     assert (example.series.compute[0], example.series.value[0]) == (1328, 0.4021)
     assert (example.series.compute[-1], example.series.value[-1]) == (89367, 0.6402)
-    assert (example.series.compute_name, example.series.value_name) == ("gpu_hours", "pass_rate")
+    assert (example.series.compute_name, example.series.value_name) == ("GPU-hours", "pass rate")
     assert (example.series.name, example.series.source) == ("scalerl-8b", "example scalerl-8b")
     assert (example.floor, example.window) == (0.40, (1500.0, None))
     assert "2510.13786" in example.citation

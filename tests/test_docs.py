@@ -1,0 +1,67 @@
+"""The README and the docs say nothing that does not work: their commands and their Python are run as they stand."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scalerl.cli import main
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def commands() -> list[str]:
+    lines = [
+        line.strip() for page in PAGES for line in page.read_text().splitlines() if line.startswith("    scalerl ")
+    ]
+    return sorted(set(lines))
+
+
+def curve(ceiling: float) -> tuple[np.ndarray, np.ndarray]:
+    compute = np.linspace(500.0, 40_000.0, 40)
+    noise = 0.004 * np.random.default_rng(3).standard_normal(compute.size)
+    return compute, 0.28 + (ceiling - 0.28) / (1 + (6000 / compute) ** 1.4) + noise
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, ceiling in (("run", 0.62), ("baseline", 0.60), ("candidate", 0.68)):
+        rows = "".join(f"{c},{v}\n" for c, v in zip(*curve(ceiling), strict=True))
+        (tmp_path / f"{name}.csv").write_text("gpu_hours,pass_rate\n0,0.28\n" + rows)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_there_are_commands_to_run() -> None:
+    assert len(commands()) >= 7
+
+
+@pytest.mark.parametrize("command", commands())
+def test_command(command: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = shlex.split(command)
+    code = main(words[1:])
+    printed = capsys.readouterr()
+    assert code in ({0, 10, 11, 12} if "--exit-code" in words else {0}), printed.err
+    assert printed.out
+    if "--plot" in words:
+        assert (folder / words[words.index("--plot") + 1]).stat().st_size > 1000
+
+
+def test_python_of_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    gpu_hours, pass_rate = curve(0.62)
+    exec(code, {"gpu_hours": gpu_hours, "pass_rate": pass_rate})
+    printed = capsys.readouterr().out
+    assert "ceiling" in printed
+    assert "Decision(" in printed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)", page.read_text())
+    assert all((page.parent / link).exists() for link in links if "://" not in link)
