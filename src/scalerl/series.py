@@ -89,8 +89,6 @@ class Series:
             return NotImplemented
         return self.to_dict() | {"source": ""} == other.to_dict() | {"source": ""}
 
-    __hash__ = None  # type: ignore[assignment]  # holds arrays
-
     def window(self, low: float | None = None, high: float | None = None) -> Series:
         """The points with low <= compute <= high; the step-0 measurement stays."""
         keep = np.ones(len(self), dtype=bool)

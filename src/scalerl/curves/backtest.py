@@ -101,7 +101,7 @@ def _normal(mean: float, sd: float, size: int = 400) -> FloatArray:
     return mean + sd * ndtri((np.arange(size) + 0.5) / size)
 
 
-def _last_value(seen: Series, at: float, bounds: Bounds) -> FloatArray:  # noqa: ARG001
+def _last_value(seen: Series, at: float, bounds: Bounds) -> FloatArray:
     return _normal(float(seen.value[-1]), _noise(seen, bounds))
 
 

@@ -49,7 +49,7 @@ def power(compute: FloatArray, ceiling: float, scale: float, exponent: float) ->
     return ceiling - scale * np.exp(-exponent * np.log(compute))
 
 
-def power_gradient(compute: FloatArray, ceiling: float, scale: float, exponent: float) -> FloatArray:  # noqa: ARG001
+def power_gradient(compute: FloatArray, ceiling: float, scale: float, exponent: float) -> FloatArray:
     """(N, 3): derivatives by ceiling, scale, exponent."""
     log_compute = np.log(compute)
     decay = np.exp(-exponent * log_compute)
@@ -67,7 +67,7 @@ def loglinear(compute: FloatArray, intercept: float, slope: float) -> FloatArray
     return intercept + slope * np.log(compute)
 
 
-def loglinear_gradient(compute: FloatArray, intercept: float, slope: float) -> FloatArray:  # noqa: ARG001
+def loglinear_gradient(compute: FloatArray, intercept: float, slope: float) -> FloatArray:
     """(N, 2): derivatives by intercept, slope."""
     return np.column_stack([np.ones_like(compute), np.log(compute)])
 
@@ -84,12 +84,12 @@ def flat(compute: FloatArray, level: float) -> FloatArray:
     return np.full_like(compute, level, dtype=np.float64)
 
 
-def flat_gradient(compute: FloatArray, level: float) -> FloatArray:  # noqa: ARG001
+def flat_gradient(compute: FloatArray, level: float) -> FloatArray:
     """(N, 1): derivative by level."""
     return np.ones((compute.size, 1))
 
 
-def guess_flat(compute: FloatArray, value: FloatArray) -> tuple[float]:  # noqa: ARG001
+def guess_flat(compute: FloatArray, value: FloatArray) -> tuple[float]:
     """The mean."""
     return (float(value.mean()),)
 

@@ -96,12 +96,12 @@ def _power(prior: Prior, present: Present) -> Shape:
     return Shape((axis,), _power_column, beliefs, "below")
 
 
-def _loglinear(prior: Prior, present: Present) -> Shape:  # noqa: ARG001
+def _loglinear(prior: Prior, present: Present) -> Shape:
     belief = Belief(1.0, np.array([present.now, 0.03]), np.diag([NOW_SD**2, 0.15**2]))
     return Shape((), _line, (belief,), "none")
 
 
-def _flat(prior: Prior, present: Present) -> Shape:  # noqa: ARG001
+def _flat(prior: Prior, present: Present) -> Shape:
     belief = Belief(1.0, np.array([present.now, 0.0]), np.diag([NOW_SD**2, FIXED_SD**2]))
     return Shape((), _line, (belief,), "none")
 
