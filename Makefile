@@ -21,6 +21,8 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "scalerl needs Python 3.11 or newer; %s is %d.%d. Try: make PYTHON=/path/to/python3.12" % (sys.executable, v[0], v[1]))'
 	@echo "creating $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
+	@echo "installing torch (pip install torch==2.13.0)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	@echo "installing scalerl and its development tools (pip install -e .[dev])"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@

@@ -1,0 +1,39 @@
+"""What every config model shares: frozen, strict about types, unknown keys refused, docstrings as documentation.
+
+Used by `recipe`, `scale` and `run`. Knows no field of theirs. No field anywhere may be None: TOML cannot say it, and
+`diff` uses None for "this key does not exist on that side".
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Name = Annotated[str, Field(min_length=1)]
+
+IMPOSSIBLE = "impossible"
+"""Error type of a combination of values that are each allowed."""
+
+
+class Frozen(BaseModel):
+    """Base of every config model."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+def impossible(key: str, value: object, allowed: str, against: str = "") -> PydanticCustomError:
+    """The error of a combination that cannot work: `key` clashes with the key `against`.
+
+    Both are dotted and relative to the model that checks them.
+    """
+    context = {"key": key, "value": value, "allowed": allowed, "against": against}
+    return PydanticCustomError(IMPOSSIBLE, "{key} is {value}; allowed: {allowed}", context)

@@ -1,0 +1,126 @@
+"""Building a `RunConfig` from presets, a file and overrides, and comparing, patching and naming configs.
+
+The door to `scalerl.config` for the command line (`load_run`), for studies (`patch`, `diff`) and for the run directory
+(`to_json`, `from_json`, `digest`). Everything that is wrong with a config is an `InputError` from here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from scalerl.config.layers import (
+    KeyPath,
+    Layer,
+    Table,
+    combine,
+    file_layer,
+    leaves,
+    merge,
+    nested,
+    override_layers,
+    preset_layer,
+)
+from scalerl.config.refusal import refusal
+from scalerl.config.run import RunConfig
+from scalerl.config.schema import tagged_tables
+from scalerl.errors import InputError
+
+Changes = dict[str, tuple[Any, Any]]
+"""Dotted key -> (old, new); None stands for a key that does not exist on that side."""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A config, the presets it started from, and where each value came from."""
+
+    config: RunConfig
+    preset: RunConfig
+    """The two presets alone, with the config's seed left at its default."""
+    origins: Mapping[str, str]
+    """Dotted key -> label of the layer that gave it; a key that is not here has its default."""
+
+    @property
+    def changes(self) -> Changes:
+        """What the file and the overrides changed."""
+        return diff(self.preset, self.config)
+
+
+def load_run(
+    recipe: str = "scalerl", scale: str = "laptop", *, file: str | Path | None = None, overrides: Sequence[str] = ()
+) -> Resolved:
+    """Recipe preset, scale preset, the user's file, then all `dotted.key=value` overrides together."""
+    base = [preset_layer("recipe", recipe), preset_layer("scale", scale)]
+    own = [] if file is None else [file_layer(file)]
+    typed = override_layers(overrides)
+    preset, _ = _build(base, [])
+    config, origins = _build([*base, *own], typed)
+    return Resolved(config, preset, {".".join(path): label for path, label in origins.items()})
+
+
+def patch(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
+    """The config with some dotted keys changed; a changed tag resets its table to the variant's defaults."""
+    layers = [Layer("the config", to_dict(config)), Layer("the patch", nested(changes))]
+    return _build(layers, [])[0]
+
+
+def diff(old: RunConfig, new: RunConfig) -> Changes:
+    """Every dotted key whose value differs, in the order of the config."""
+    before, after = flatten(old), flatten(new)
+    keys = [*before, *(key for key in after if key not in before)]
+    return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
+
+
+def flatten(config: RunConfig) -> dict[str, Any]:
+    """Dotted key -> plain value, for every leaf."""
+    return {".".join(path): value for path, value in leaves(to_dict(config))}
+
+
+def to_dict(config: RunConfig) -> Table:
+    """Plain JSON types, defaults included."""
+    return config.model_dump(mode="json")
+
+
+def to_json(config: RunConfig) -> str:
+    """Readable JSON; `from_json` brings it back exactly."""
+    return json.dumps(to_dict(config), indent=2, ensure_ascii=False) + "\n"
+
+
+def from_json(text: str, where: str = "config.json") -> RunConfig:
+    """A config that was saved with `to_json`."""
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON ({error})", allowed="a saved config", where=where) from None
+    return _validate(values, {}, where)
+
+
+def digest(config: RunConfig) -> str:
+    """SHA-256 of the config as canonical JSON: equal for equal configs, however they were written."""
+    text = json.dumps(to_dict(config), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _build(layers: Sequence[Layer], overrides: Sequence[Layer]) -> tuple[RunConfig, dict[KeyPath, str]]:
+    """Overrides act as one layer, so that their order does not matter to a changed tag."""
+    tags = tagged_tables(RunConfig)
+    together = [Layer("--set", combine(overrides))] if overrides else []
+    values, origins = merge([*layers, *together], tags)
+    for layer in overrides:
+        origins |= {path: layer.label for path, _ in leaves(layer.values)}
+    return _validate(values, origins), origins
+
+
+def _validate(values: Any, origins: Mapping[KeyPath, str], where: str | None = None) -> RunConfig:
+    """`where` is named for values whose origin is not known one by one."""
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        found = refusal(error, RunConfig, values, origins)
+        raise InputError(found.what, found.value, found.allowed, found.where or where) from None

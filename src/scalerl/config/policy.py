@@ -1,0 +1,111 @@
+"""The policy of a scale: where it comes from and how it is prepared before step 0.
+
+Part of `ScaleConfig`; read by `scalerl.policy`, which builds or loads the model.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from scalerl.config.base import Count, Fraction, Frozen, Name, Positive, impossible
+
+Dtype = Literal["float32", "bfloat16"]
+
+
+class PretrainedModel(Frozen):
+    """Any Hugging Face causal LM."""
+
+    source: Literal["pretrained"]
+    """Where the policy comes from."""
+    name: Name
+    """Directory or hub name; it must bring its tokenizer."""
+    dtype: Dtype
+    """Type of the weights while training and generating."""
+
+
+class LlamaModel(Frozen):
+    """A small Llama with a character tokenizer, built from these sizes."""
+
+    source: Literal["llama"]
+    """Where the policy comes from."""
+    layers: Count
+    """Transformer blocks."""
+    width: Count
+    """Width of the residual stream."""
+    heads: Count
+    """Attention heads; width / heads must be even, because rotary embeddings turn pairs."""
+    feed_forward: Count
+    """Inner width of the feed-forward network."""
+    tied: bool
+    """Share the weights of the input embedding and the LM head."""
+    dtype: Dtype
+    """Type of the weights while training and generating."""
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> Self:
+        _check_heads(self.width, self.heads)
+        return self
+
+
+class MoeModel(Frozen):
+    """A small mixture-of-experts policy with a character tokenizer, built from these sizes."""
+
+    source: Literal["moe"]
+    """Where the policy comes from."""
+    layers: Count
+    """Transformer blocks."""
+    width: Count
+    """Width of the residual stream."""
+    heads: Count
+    """Attention heads; width / heads must be even, because rotary embeddings turn pairs."""
+    feed_forward: Count
+    """Inner width of each expert."""
+    experts: Annotated[int, Field(ge=2)]
+    """Experts in each block."""
+    experts_per_token: Count
+    """Experts that a token is sent to."""
+    tied: bool
+    """Share the weights of the input embedding and the LM head."""
+    dtype: Dtype
+    """Type of the weights while training and generating."""
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> Self:
+        _check_heads(self.width, self.heads)
+        if self.experts_per_token > self.experts:
+            allowed = f"at most experts, {self.experts}"
+            raise impossible("experts_per_token", self.experts_per_token, allowed, "experts")
+        return self
+
+
+class SftWarmStart(Frozen):
+    """Supervised training on noisy solution traces before step 0, so that RL starts from a partly able policy."""
+
+    kind: Literal["sft"]
+    """How the policy is prepared before step 0."""
+    steps: Count
+    """Optimiser steps."""
+    batch: Count
+    """Traces in a step."""
+    learning_rate: Positive
+    """AdamW's learning rate."""
+    wrong_steps: Fraction
+    """Share of the steps in the traces that are wrong on purpose: it sets the pass rate at step 0."""
+
+
+class NoWarmStart(Frozen):
+    """RL starts from the policy as it is."""
+
+    kind: Literal["none"]
+    """How the policy is prepared before step 0."""
+
+
+Model = LlamaModel | MoeModel | PretrainedModel
+WarmStart = SftWarmStart | NoWarmStart
+
+
+def _check_heads(width: int, heads: int) -> None:
+    if width % (2 * heads):
+        raise impossible("heads", heads, f"a number for which width / heads is even (width is {width})", "width")

@@ -1,0 +1,177 @@
+"""The scale: policy (`policy`), task (`task`), sizes, optimiser and machine, and nothing about the algorithm.
+
+A named scale is a TOML file of these values (`scalerl/presets/scales`). Any recipe runs at any scale. Read by the tasks
+and the pipeline; holds no defaults that a preset should state.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, Strict, model_validator
+
+from scalerl.config.base import Count, Fraction, Frozen, NonNegative, Positive, impossible
+from scalerl.config.policy import Model, WarmStart
+from scalerl.config.task import Task
+
+
+class Batch(Frozen):
+    """One optimiser step."""
+
+    prompts: Count
+    """Groups in a batch."""
+    rollouts: Annotated[int, Field(ge=2)]
+    """Rollouts of each prompt. With one there is no group mean to learn against: every advantage would be zero."""
+
+
+class Tokens(Frozen):
+    """Token budgets of one problem; their sum is the context length."""
+
+    prompt: Count
+    """A longer prompt is an error."""
+    thinking: Count
+    """Budget up to the end of thinking; the length control of the recipe is a share of it."""
+    answer: Count
+    """Budget after it. An injected interruption phrase counts here."""
+    interruption_phrase: str = ""
+    """Replaces the recipe's phrase where the vocabulary cannot write it; empty keeps the recipe's."""
+
+    @property
+    def response(self) -> int:
+        """Thinking and answer: the longest rollout."""
+        return self.thinking + self.answer
+
+    @property
+    def context(self) -> int:
+        """Prompt and response: the longest sequence."""
+        return self.prompt + self.response
+
+
+class Optimiser(Frozen):
+    """AdamW with a constant learning rate after a linear warm-up."""
+
+    learning_rate: Positive
+    """Constant after the warm-up."""
+    betas: Annotated[tuple[Fraction, Fraction], Strict(False)]
+    """Adam's decay rates. Not stated in the paper."""
+    eps: Positive = 1e-15
+    """Adam's epsilon. So small a value leaves nothing to damp a learning rate that is too high."""
+    weight_decay: NonNegative = 0.01
+    """Decoupled weight decay."""
+    warmup_steps: Annotated[int, Field(ge=0)]
+    """Steps over which the learning rate rises from zero."""
+    grad_clip: Positive
+    """Largest norm of the gradient; a huge value turns clipping off. Not stated in the paper."""
+
+
+class Sampling(Frozen):
+    """How rollouts for training are sampled. Always from the full distribution, as the ratio assumes."""
+
+    temperature: Positive
+    """Logits are divided by this, in the generator and in the trainer alike. Not stated in the paper."""
+
+
+class Evaluation(Frozen):
+    """Pass rate on fixed held-out problems, at step 0 and then regularly."""
+
+    every: Count
+    """Steps between evaluations."""
+    problems: Count
+    """Held-out problems, disjoint from training."""
+    samples: Count
+    """Answers for each problem: the pass rate is mean@samples."""
+    temperature: Positive
+    """Sampling temperature of an evaluation. Not stated in the paper."""
+
+
+class Budget(Frozen):
+    """When the run ends."""
+
+    unit: Literal["steps", "flops", "tokens", "device_hours"]
+    """What is counted."""
+    amount: Positive
+    """How much of it."""
+
+    @model_validator(mode="after")
+    def _whole_steps(self) -> Self:
+        if self.unit == "steps" and not self.amount.is_integer():
+            raise impossible("amount", self.amount, "a whole number of steps", "unit")
+        return self
+
+
+class Trainer(Frozen):
+    """How a batch goes through memory; none of it changes the result, except mixed precision."""
+
+    micro_batch_tokens: Count
+    """Tokens, padding included, that go through the model at once; a batch is split to fit."""
+    mixed_precision: bool
+    """Run the model under bfloat16 autocast, with weights and optimiser in their own dtype."""
+    gradient_checkpointing: bool
+    """Recompute activations in the backward pass: less memory, about a third more work."""
+
+
+class Generator(Frozen):
+    """The engine that writes rollouts."""
+
+    rows: Count
+    """Rollouts that are decoded together; a finished row is refilled at once."""
+
+
+class Launcher(Frozen):
+    """Which processes there are."""
+
+    kind: Literal["inline", "local"]
+    """One process in virtual time, the same on every machine; or a generator and a trainer process."""
+    threads: Count
+    """Threads of each process."""
+
+
+class ScaleConfig(Frozen):
+    """A whole scale."""
+
+    model: Annotated[Model, Field(discriminator="source")]
+    """The policy."""
+    warm_start: Annotated[WarmStart, Field(discriminator="kind")]
+    """How the policy is prepared before step 0."""
+    task: Annotated[Task, Field(discriminator="kind")]
+    """Which problems are solved."""
+    batch: Batch
+    """Prompts and rollouts of one step."""
+    tokens: Tokens
+    """Token budgets."""
+    optimiser: Optimiser
+    """AdamW."""
+    sampling: Sampling
+    """How rollouts are sampled."""
+    evaluation: Evaluation
+    """What becomes a point of the curve."""
+    budget: Budget
+    """When the run ends."""
+    checkpoint_every: Count
+    """Steps between checkpoints."""
+    trainer: Trainer
+    """How a batch goes through memory."""
+    generator: Generator
+    """The engine that writes rollouts."""
+    launcher: Launcher
+    """Which processes there are."""
+
+    @property
+    def task_settings(self) -> dict[str, Any]:
+        """What `scalerl.tasks.build_task` takes."""
+        return self.task.settings | {"held_out_problems": self.evaluation.problems}
+
+    @model_validator(mode="after")
+    def _one_sequence_fits(self) -> Self:
+        given, needed = self.trainer.micro_batch_tokens, self.tokens.context
+        if given < needed:
+            allowed = f"at least one whole sequence (tokens.prompt + thinking + answer), {needed}"
+            raise impossible("trainer.micro_batch_tokens", given, allowed, "tokens")
+        return self
+
+    @model_validator(mode="after")
+    def _traces_exist(self) -> Self:
+        if self.warm_start.kind == "sft" and self.task.kind not in {"chained_sums", "countdown"}:
+            allowed = f"none, because the task {self.task.kind} brings no solution traces"
+            raise impossible("warm_start.kind", "sft", allowed, "task.kind")
+        return self

@@ -1,0 +1,93 @@
+"""What a task is made of: problems, verdicts, and the protocol that every task follows.
+
+Used by every file of this package and by whoever runs a task: warm start, generator, evaluation. Knows nothing about
+models, tokens or rewards: a verdict has a status, and what a status is worth is decided by the recipe.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, overload
+
+Split = Literal["train", "held_out"]
+SPLITS: tuple[Split, ...] = ("train", "held_out")
+
+Status = Literal["correct", "wrong", "unparsable", "timeout", "error"]
+STATUSES: tuple[Status, ...] = ("correct", "wrong", "unparsable", "timeout", "error")
+
+Settings = Mapping[str, Any]
+"""Plain values as they stand in a config file; what JSON can hold."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One question with its reference answer."""
+
+    id: str
+    """Made from the content, so that one prompt has one id in every pool, seed and process."""
+    prompt: str
+    answer: str
+    """The reference answer, or one of several; empty where the task has none and only its verifier can tell."""
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """What the verifier needs besides the answer."""
+    split: Split = "train"
+    index: int = 0
+    """With `split`, where the problem is found again: `task.problems(split)[index]`. A checkpoint stores these two."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the verifier says about one completion."""
+
+    status: Status
+    detail: str = ""
+    """Why, in a few words."""
+
+    @property
+    def correct(self) -> bool:
+        return self.status == "correct"
+
+    @property
+    def judged(self) -> bool:
+        """False when the verifier failed: such a completion has no reward, which is not a reward of zero."""
+        return self.status not in {"timeout", "error"}
+
+
+class Problems(Protocol):
+    """A pool of problems: `pool[3]`, `pool[10:20]`; the same index is the same problem for ever."""
+
+    @property
+    def size(self) -> int | None:
+        """None: there is no last problem."""
+
+    @overload
+    def __getitem__(self, index: int) -> Problem: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Problem]: ...
+
+
+class Task(Protocol):
+    """Problems in two disjoint pools, and a verifier."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def settings(self) -> Settings:
+        """Everything that decides which problems there are and how they are verified: `build_task(settings)` is an
+        equal task."""
+
+    def problems(self, split: Split) -> Problems: ...
+
+    def verify(self, problem: Problem, completion: str) -> Verdict:
+        """Judge the text that followed the prompt. Never raises for anything a model can write."""
+
+
+class TracedTask(Task, Protocol):
+    """A task that can also show its work: what a policy is warmed up with."""
+
+    def trace(self, problem: Problem, rng: random.Random, error_rate: float) -> str:
+        """A completion whose every step is wrong with probability `error_rate`. A wrong step is carried on, so a trace
+        with one or more wrong steps ends in a wrong answer, and one without ends in a correct one."""

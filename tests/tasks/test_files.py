@@ -1,0 +1,186 @@
+"""Tasks from JSONL and Parquet files: reading, splitting, verifying, and every way a file can be wrong."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from scalerl.errors import InputError
+from scalerl.tasks import FileTask, Problem, build_task
+
+ROWS: list[dict[str, Any]] = [{"prompt": f"What is {i} + {i}?", "answer": 2 * i, "level": i % 3} for i in range(60)]
+
+
+def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def write_parquet(path: Path, rows: list[dict[str, Any]]) -> str:
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return str(path)
+
+
+def everything(task: FileTask) -> list[Problem]:
+    return [*task.problems("train")[0:], *task.problems("held_out")[0:]]
+
+
+def test_both_formats_give_the_same_problems(tmp_path: Path) -> None:
+    one = FileTask(path=write_jsonl(tmp_path / "a.jsonl", ROWS))
+    other = FileTask(path=write_parquet(tmp_path / "a.parquet", ROWS))
+    assert everything(one) == everything(other)
+    assert {p.prompt: p.answer for p in everything(one)} == {row["prompt"]: str(row["answer"]) for row in ROWS}
+    assert not {p.id for p in one.problems("train")[0:]} & {p.id for p in one.problems("held_out")[0:]}
+
+
+def test_columns_have_other_names(tmp_path: Path) -> None:
+    rows = [{"question": row["prompt"], "solution": "x"} for row in ROWS]
+    task = FileTask(path=write_jsonl(tmp_path / "a.jsonl", rows), prompt_key="question", answer_key="solution")
+    assert task.problems("train")[0].answer == "x"
+
+
+def test_the_split_depends_on_the_content_alone(tmp_path: Path) -> None:
+    """Other rows, another order, other spacing: a held-out prompt stays held out."""
+    task = FileTask(path=write_jsonl(tmp_path / "a.jsonl", ROWS))
+    changed = [{"prompt": " " + row["prompt"].upper(), "answer": 1} for row in reversed(ROWS[::2])]
+    other = FileTask(path=write_jsonl(tmp_path / "b.jsonl", changed), held_out_share=0.1)
+    held_out = {p.prompt.upper() for p in task.problems("held_out")[0:]}
+    assert {p.prompt.strip() for p in other.problems("held_out")[0:]} <= held_out
+    assert not {p.prompt.strip() for p in other.problems("train")[0:]} & held_out
+
+
+def test_held_out_problems_from_a_file_of_their_own(tmp_path: Path) -> None:
+    train = write_jsonl(tmp_path / "train.jsonl", ROWS)
+    held_out = write_jsonl(tmp_path / "test.jsonl", [{"prompt": r["prompt"].lower(), "answer": 1} for r in ROWS[:7]])
+    task = FileTask(path=train, held_out_path=held_out)
+    assert [p.prompt for p in task.problems("train")[0:]] == [row["prompt"] for row in ROWS[7:]]
+    assert task.problems("held_out").size == 7
+
+
+def test_pools_can_be_cut(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", ROWS)
+    whole, cut = FileTask(path=path), FileTask(path=path, train_problems=5, held_out_problems=2)
+    assert cut.problems("train")[0:] == whole.problems("train")[:5]
+    assert cut.problems("held_out")[0:] == whole.problems("held_out")[:2]
+
+
+def test_a_prompt_that_occurs_twice_is_one_problem(tmp_path: Path) -> None:
+    task = FileTask(path=write_jsonl(tmp_path / "a.jsonl", ROWS + ROWS))
+    assert len(everything(task)) == 60
+
+
+def test_settings_make_an_equal_task(tmp_path: Path) -> None:
+    task = FileTask(path=write_jsonl(tmp_path / "a.jsonl", ROWS), comparison="numeric", tolerance=0.5)
+    assert build_task(task.settings) == task
+
+
+@pytest.mark.parametrize(
+    ("comparison", "reference", "answer", "status"),
+    [
+        ("exact", "Paris", " Paris\n", "correct"), ("exact", "a  b", "a b", "correct"),
+        ("exact", "Paris", "paris", "wrong"), ("exact", "x", r"so \boxed{x}", "correct"),
+        ("exact", r"\frac{1}{2}", r"\boxed{\frac{1}{2}}", "correct"), ("exact", "x", "", "unparsable"),
+        ("numeric", "1000", "1,000", "correct"), ("numeric", "1000", "It is 1000.", "correct"),
+        ("numeric", "0.5", r"\boxed{\frac{1}{2}}", "correct"), ("numeric", "1/3", "0.3333333333", "correct"),
+        ("numeric", "-3", "5 - 8 = -3", "correct"), ("numeric", "0.001", "1e-3", "correct"),
+        ("numeric", "7", "7 or 8", "wrong"), ("numeric", "1/3", "0.333", "wrong"), ("numeric", "3", "-3", "wrong"),
+        ("numeric", "7", "seven", "unparsable"), ("numeric", "7", "1/0", "unparsable"),
+        ("numeric", "7", "7" * 9999, "unparsable"), ("numeric", "7", "1e999", "wrong"),
+    ],
+)  # fmt: skip
+def test_verdicts(tmp_path: Path, judge: Any, comparison: str, reference: str, answer: str, status: str) -> None:
+    rows = [{"prompt": f"p{i}", "answer": reference} for i in range(30)]
+    task = build_task({"kind": "file", "path": write_jsonl(tmp_path / "a.jsonl", rows), "comparison": comparison})
+    assert judge(task, task.problems("train")[0])(answer).status == status
+
+
+def test_thinking_is_needed_unless_the_policy_does_not_think(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", ROWS)
+    problem = FileTask(path=path).problems("train")[0]
+    assert FileTask(path=path).verify(problem, problem.answer).detail == "no </think>"
+    assert FileTask(path=path, thinking=False).verify(problem, problem.answer).correct
+    assert FileTask(path=path, thinking=False).verify(problem, f"1</think>{problem.answer}").correct
+
+
+GOOD = '{"prompt": "p", "answer": "a"}\n'
+BAD = {
+    "empty": ("", ["the file is empty"]),
+    "corrupt": (GOOD + '{"prompt": "q", "ans\n', ["line 2", "broken JSON", "one object per line"]),
+    "corrupt first": ("oops\n", ["line 1", "broken JSON"]),
+    "no object": (GOOD + "[1]\n", ["line 2", "not a JSON object"]),
+    "no answer column": ('{"prompt": "p", "solution": 1, "id": 2}\n',
+                         ["answer_key", "got 'answer'", "one of prompt, solution, id"]),
+    "no prompt column": ('{"question": "p", "answer": 1}\n', ["prompt_key", "got 'prompt'", "question, answer"]),
+    "answer absent": (GOOD + '\n{"prompt": "q"}\n', ["line 3", "no 'answer' in this object"]),
+    "prompt absent": (GOOD + '{"answer": "q"}\n', ["line 2", "no 'prompt' in this object"]),
+    "empty prompt": (GOOD + '{"prompt": " \\n", "answer": 1}\n', ["line 2", "empty prompt in 'prompt'"]),
+    "null prompt": (GOOD + '{"prompt": null, "answer": 1}\n', ["line 2", "empty prompt"]),
+    "chat": ('{"prompt": [{"role": "user"}], "answer": 1}\n', ["line 1", "not a text", "[{'role': 'user'}]"]),
+    "empty answer": (GOOD + '{"prompt": "q", "answer": ""}\n', ["line 2", "empty answer in 'answer'"]),
+    "null answer": (GOOD + '{"prompt": "q", "answer": null}\n', ["line 2", "empty answer"]),
+    "list answer": (GOOD + '{"prompt": "q", "answer": [1]}\n', ["line 2", "no text or number", "[1]"]),
+    "two answers": (GOOD + GOOD + '{"prompt": "p", "answer": "b"}\n',
+                    ["line 3", "a second answer to one prompt: got 'b'", "'a', as in", "line 1"]),
+    "too few": (GOOD, ["too few held-out problems: got 1", "at most 0", "held_out_share", "held_out_path"]),
+    "csv": ("prompt,answer\np,a\n", ["not a task file", "JSONL or Parquet"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "parts"), BAD.values(), ids=BAD.keys())
+def test_bad_files(tmp_path: Path, text: str, parts: list[str]) -> None:
+    path = tmp_path / ("tasks.dat" if text.startswith("prompt,") else "tasks.jsonl")
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        FileTask(path=str(path), held_out_share=1e-9)
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    assert "\n" not in message
+    for part in parts:
+        assert part in message
+
+
+def test_bad_parquet(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "a.parquet", [{"prompt": "p", "answer": 1}, {"prompt": None, "answer": 2}])
+    with pytest.raises(InputError, match=r"a.parquet, row 2: empty prompt in 'prompt'"):
+        FileTask(path=path)
+    with pytest.raises(InputError, match="answer_key: got 'solution'; allowed: one of prompt, answer"):
+        FileTask(path=path, answer_key="solution")
+    data = Path(path).read_bytes()
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(data[: len(data) // 2])
+    with pytest.raises(InputError, match="broken Parquet file"):
+        FileTask(path=str(broken))
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nowhere\.jsonl: no such file"):
+        FileTask(path=str(tmp_path / "nowhere.jsonl"))
+
+
+def test_numeric_needs_numbers(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", [{"prompt": "p", "answer": 1}, {"prompt": "q", "answer": "many"}])
+    with pytest.raises(InputError, match=r"line 2: the answer is not a number: got 'many'"):
+        FileTask(path=path, comparison="numeric")
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"comparison": "fuzzy"}, "task.comparison: got 'fuzzy'; allowed: exact or numeric"),
+        ({"tolerance": -1}, "task.tolerance: got -1"),
+        ({"thinking": "yes"}, "task.thinking: got 'yes'; allowed: true or false"),
+        ({"prompt_key": ""}, "task.prompt_key: got ''"),
+        ({"held_out_share": 0}, "task.held_out_share: got 0"),
+        ({"train_problems": 1000}, "too few train problems: got 1000; allowed: at most 5"),
+        ({"path": 3}, "task.path: got 3; allowed: a text"),
+    ],
+    ids=str,
+)
+def test_bad_options(tmp_path: Path, options: dict[str, Any], part: str) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", ROWS)
+    with pytest.raises(InputError) as caught:
+        build_task({"kind": "file", "path": path, **options})
+    assert part in str(caught.value)
