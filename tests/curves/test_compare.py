@@ -86,7 +86,9 @@ def test_swapping_the_reference_turns_every_sign(recipe: Callable[..., Fit]) -> 
         assert one.value == pytest.approx(-other.value, abs=1e-12)
         assert one.low == pytest.approx(-other.high, abs=0.1 * width)
         assert one.high == pytest.approx(-other.low, abs=0.1 * width)
-    assert forth.probability_ceiling_higher == pytest.approx(1 - back.probability_ceiling_higher, abs=0.05)
+    assert forth.probability_ceiling_higher == pytest.approx(back.probability_ceiling_lower, abs=0.05)
+    total = forth.probability_ceiling_higher + forth.probability_ceiling_equal + forth.probability_ceiling_lower
+    assert total == pytest.approx(1.0)
     assert forth.probability_more_efficient is not None
     assert back.probability_more_efficient is not None
     assert forth.probability_more_efficient == pytest.approx(1 - back.probability_more_efficient, abs=0.05)

@@ -130,3 +130,21 @@ def test_what_was_asked_is_repeated_in_the_answer(curve: Curve) -> None:
 def test_refuses_what_cannot_be_asked(curve: Curve, options: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         decide(fit(curve()), **options)
+
+
+def test_the_default_gain_follows_the_range_of_the_value() -> None:
+    compute = np.linspace(500.0, 40_000.0, 40)
+    value = 0.28 + 0.34 / (1 + (6000 / compute) ** 1.4) + 0.004 * np.sin(np.arange(40.0))
+    share = decide(fit(Series.of(compute, value, start=0.28)))
+    percent = decide(fit(Series.of(compute, 100 * value, start=28.0), bounds=(0.0, 100.0)))
+    assert (share.delta, percent.delta) == pytest.approx((0.03, 3.0))
+    assert percent.action == share.action
+    assert percent.probability == pytest.approx(share.probability, abs=0.02)
+
+
+def test_a_collapse_that_makes_its_own_noise_is_unstable() -> None:
+    value = [0.508, 0.562, 0.548, 0.458, 0.322, 0.35, 0.094, 0.284, 0.296, 0.176, 0.35]
+    found = fit(Series.of(50.0 * np.arange(1, 12), value))
+    assert decide(found).action == "UNSTABLE"
+    assert not found.identified
+    assert "ceiling_not_identified" not in {d.code for d in found.diagnostics}

@@ -55,7 +55,8 @@ def comparison() -> Comparison:
     pair = Pair(
         reference="runs/base", challenger="runs/worse", ceiling=Estimate(-0.07, -0.09, -0.05),
         exponent=Estimate(0.1, -0.4, 0.5), log_midpoint=Estimate(np.log(2.0), np.log(1.5), np.log(2.5)),
-        probability_ceiling_higher=0.001, probability_ceiling_equal=0.02, probability_more_efficient=0.6,
+        probability_ceiling_higher=0.001, probability_ceiling_equal=0.02, probability_ceiling_lower=0.979,
+        probability_more_efficient=0.6, probability_earlier=0.5,
         verdict="moves the ceiling", winner="runs/base", paper_verdict="base has the higher ceiling",
         common_ceiling=None, exponents_at_common_ceiling=None, overtakes_at=Estimate(5e4, 4e4, 6e4),
         caution="one seed each",

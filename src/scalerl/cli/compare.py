@@ -24,7 +24,7 @@ def compare(
     ceiling: options.Ceiling = None,
     level: options.Level = "0.8",
     reference: options.Reference = None,
-    margin: options.Margin = "0.02",
+    margin: options.Margin = None,
     json: options.Json = False,
     plot: options.Plot = None,
 ) -> Outcome:
@@ -32,7 +32,7 @@ def compare(
     limits = checks.bounds(bounds)
     reading = checks.reading(files, None, (x, y, n, by), duplicates, limits)
     fitting = checks.fitting((start, until), floor, ceiling, "sigmoid", "varpro", level, limits)
-    equal_within = checks.positive("--margin", margin)
+    equal_within = None if margin is None else checks.positive("--margin", margin)
     picture = checks.plot_path(plot)
 
     curves = sources.read(reading)

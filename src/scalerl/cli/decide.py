@@ -27,7 +27,7 @@ def decide(
     floor: options.Floor = None,
     level: options.Level = "0.8",
     budget: options.Budget = None,
-    delta: options.Delta = "0.03",
+    delta: options.Delta = None,
     question: options.QuestionName = "value",
     json: options.Json = False,
     exit_code: options.ExitCode = False,
@@ -37,7 +37,7 @@ def decide(
     reading = checks.reading(files, example, (x, y, n, by), duplicates, limits)
     fitting = checks.fitting((start, until), floor, None, "sigmoid", "varpro", level, limits)
     amount = None if budget is None else checks.positive("--budget", budget)
-    smallest_gain = checks.positive("--delta", delta)
+    smallest_gain = None if delta is None else checks.positive("--delta", delta)
 
     curves = sources.read(reading, as_seeds=as_seeds)
     if exit_code and len(curves.seeds) > 1:

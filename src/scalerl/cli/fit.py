@@ -52,7 +52,7 @@ def fit(
     level: options.Level = "0.8",
     budget: options.Budgets = None,
     target: options.Targets = None,
-    delta: options.Delta = "0.03",
+    delta: options.Delta = None,
     json: options.Json = False,
     plot: options.Plot = None,
 ) -> Outcome:
@@ -62,7 +62,7 @@ def fit(
     fitting = checks.fitting((start, until), floor, ceiling, law, method, level, limits)
     budgets = tuple(checks.positive("--budget", text) for text in budget or ())
     targets = tuple(checks.finite("--target", text, limits) for text in target or ())
-    smallest_gain = checks.positive("--delta", delta)
+    smallest_gain = None if delta is None else checks.positive("--delta", delta)
     picture = checks.plot_path(plot)
 
     curves = sources.read(reading, as_seeds=as_seeds)
@@ -78,7 +78,7 @@ def fit(
     return Outcome(_text(answers, curves, advice, picture))
 
 
-def answer(fit: Fit, budgets: Sequence[float], targets: Sequence[float], delta: float) -> Answers:
+def answer(fit: Fit, budgets: Sequence[float], targets: Sequence[float], delta: float | None) -> Answers:
     """Everything the command says about one fit.
 
     The decision is about the largest budget; one that the curve has passed already leaves nothing to decide, and then

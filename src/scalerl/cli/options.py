@@ -105,8 +105,10 @@ Targets = Annotated[
     typer.Option("--target", metavar="V", rich_help_panel=ASK, help="Compute needed to reach this value; repeatable."),
 ]
 Delta = Annotated[
-    str,
-    typer.Option(metavar="V", rich_help_panel=ASK, help="Smallest gain worth the budget, for the decision."),
+    str | None,
+    typer.Option(
+        metavar="V", rich_help_panel=ASK, help="Smallest gain worth the budget. Default: 0.03 of the value's range."
+    ),
 ]
 QuestionName = Annotated[
     Question,
@@ -120,8 +122,10 @@ Reference = Annotated[
     typer.Option(metavar="NAME", rich_help_panel=ASK, help="Curve to compare the others with. Default: the first."),
 ]
 Margin = Annotated[
-    str,
-    typer.Option(metavar="V", rich_help_panel=ASK, help="Ceilings closer than this count as equal."),
+    str | None,
+    typer.Option(
+        metavar="V", rich_help_panel=ASK, help="Ceilings this close count as equal. Default: 0.02 of the value's range."
+    ),
 ]
 Shares = Annotated[
     str,

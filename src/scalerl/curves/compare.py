@@ -17,17 +17,21 @@ from scalerl.errors import InputError
 from scalerl.series import FloatArray, IntArray
 
 MARGIN = 0.02
-"""The paper's margin: three seeds moved the ceiling by at most 0.015."""
+"""The paper's margin for pass rates: three seeds moved the ceiling by at most 0.015."""
 CEILING_SHARE = 0.80
 """Chance of a ceiling difference beyond the margin that makes a verdict."""
 EFFICIENCY_SHARE = 0.90
 
 
 def compare(
-    fits: Sequence[Fit], *, reference: str | None = None, margin: float = MARGIN, level: float | None = None
+    fits: Sequence[Fit], *, reference: str | None = None, margin: float | None = None, level: float | None = None
 ) -> Comparison:
-    """Every fit against the reference (default: the first one)."""
+    """Every fit against the reference (default: the first one).
+
+    `margin`: ceilings this close count as equal; by default .02 of the value's range.
+    """
     base = _reference(fits, reference)
+    margin = MARGIN * base.posterior.scale.width if margin is None else margin
     if not margin > 0:
         raise InputError("unusable margin", margin, "above zero")
     level = base.level if level is None else check_level(level)
@@ -74,9 +78,11 @@ def _pair(base: Fit, other: Fit, margin: float, level: float) -> Pair:
         ceiling=_estimate(ceiling, _value(other, "ceiling") - _value(base, "ceiling"), level),
         exponent=_estimate(exponent, _value(other, "exponent") - _value(base, "exponent"), level),
         log_midpoint=_estimate(midpoint, np.log(_value(other, "midpoint") / _value(base, "midpoint")), level),
-        probability_ceiling_higher=float(np.mean(ceiling > 0)),
+        probability_ceiling_higher=float(np.mean(ceiling > margin)),
         probability_ceiling_equal=float(np.mean(np.abs(ceiling) <= margin)),
+        probability_ceiling_lower=float(np.mean(ceiling < -margin)),
         probability_more_efficient=faster if close else None,
+        probability_earlier=earlier if close else None,
         verdict=verdict,
         winner=winner,
         paper_verdict=_paper_verdict(base, other, exponents, close),

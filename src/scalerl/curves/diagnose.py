@@ -22,7 +22,7 @@ from scalerl.curves.results import Diagnostic, WindowFit
 from scalerl.curves.scale import Scale
 from scalerl.curves.spacing import second_difference_sd
 from scalerl.numbers import amount, number
-from scalerl.series import Series
+from scalerl.series import FloatArray, Series
 
 if TYPE_CHECKING:
     from scalerl.curves.fit import Fit
@@ -37,6 +37,10 @@ SENSITIVE = 0.05
 WINDOW_CUTS = ((0.0, 1.0), (0.1, 1.0), (0.25, 1.0), (0.0, 0.8), (0.0, 0.6))
 """Windows tried, as shares of the points: the whole, later starts, earlier ends."""
 FALL_SDS = 3.0
+LARGE_FALL = 0.15
+"""A fall of so much of the value's range counts even where the collapse itself makes the noise look large."""
+UNTRUSTED = frozenset({"declining", "collapsing", "no_better_than_flat"})
+"""With one of these no ceiling is quoted."""
 CORRELATED = 3.0
 """Evaluations that are worth one independent one: 40 of them are worth about 15 on real curves."""
 
@@ -50,7 +54,11 @@ def is_identified(fit: Fit) -> bool:
     narrow = bool(high - low <= IDENTIFIED_WIDTH * fit.posterior.scale.width)
     if "midpoint" not in draws:
         return narrow
-    return narrow and bool(np.mean(BEND * draws["midpoint"] <= fit.last_compute) >= 0.5)
+    return narrow and _is_bent(fit, draws["midpoint"])
+
+
+def _is_bent(fit: Fit, midpoints: FloatArray) -> bool:
+    return bool(np.mean(BEND * midpoints <= fit.last_compute) >= 0.5)
 
 
 def refit_windows(fit: Fit, problem: Problem, solution: Solution) -> tuple[WindowFit, ...]:
@@ -74,11 +82,12 @@ def refit_windows(fit: Fit, problem: Problem, solution: Solution) -> tuple[Windo
 
 def diagnose(fit: Fit, problem: Problem, solution: Solution, windows: Sequence[WindowFit]) -> tuple[Diagnostic, ...]:
     """Everything worth saying, most important first."""
+    falling = [*_falling(fit)]
     found = [
-        *_falling(fit),
+        *falling,
         *_too_few(fit),
         *_flat(fit, problem, solution),
-        *_unidentified(fit),
+        *(() if falling else _unidentified(fit)),  # more of a falling curve would not tell its ceiling
         *_at_bound(solution),
         *_sensitive(fit, windows),
     ]
@@ -103,7 +112,9 @@ def _unidentified(fit: Fit) -> Iterator[Diagnostic]:
         return
     needed = compute_to_identify(fit)
     total = f"about {amount(needed)} {fit.compute_name} in total should"
-    message = f"the curve has not bent far enough to tell its ceiling; {total}"
+    bent = "midpoint" in (draws := fit.posterior.parameter_draws()) and _is_bent(fit, draws["midpoint"])
+    why = "the ceiling's interval is still wide" if bent else "the curve has not bent far enough to tell its ceiling"
+    message = f"{why}; {total}"
     yield Diagnostic("ceiling_not_identified", message, needed)
 
 
@@ -115,9 +126,12 @@ def compute_to_identify(fit: Fit) -> float:
 
 
 def _sensitive(fit: Fit, windows: Sequence[WindowFit]) -> Iterator[Diagnostic]:
-    if len(windows) < 3 or not is_identified(fit):  # before the bend every ceiling is, and another line says so
+    if not is_identified(fit):  # before the bend every ceiling is, and another line says so
         return
-    ceilings = [w.ceiling for w in windows]
+    middle = np.inf if fit.midpoint is None else fit.midpoint.value
+    ceilings = [w.ceiling for w in windows if w.low <= middle]  # a window without the rise cannot tell the law
+    if len(ceilings) < 3:
+        return
     spread = max(ceilings) - min(ceilings)
     if spread > SENSITIVE * fit.posterior.scale.width:
         ends = f"{number(min(ceilings))} and {number(max(ceilings))}"
@@ -140,7 +154,8 @@ def _flat(fit: Fit, problem: Problem, solution: Solution) -> Iterator[Diagnostic
 def _falling(fit: Fit) -> Iterator[Diagnostic]:
     for series in fit.fitted:
         fall, sd, gain = fall_from_best(series, fit.posterior.scale)
-        if fall <= FALL_SDS * sd:
+        large = fall > LARGE_FALL * fit.posterior.scale.width and fall > 1.5 * sd
+        if fall <= FALL_SDS * sd and not large:
             continue
         code = "collapsing" if fall > 0.25 * gain else "declining"
         yield Diagnostic(

@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from scalerl.curves.diagnose import diagnose, is_identified, refit_windows
+from scalerl.curves.diagnose import UNTRUSTED, diagnose, is_identified, refit_windows
 from scalerl.curves.infer import infer
 from scalerl.curves.laws import LAWS, LawName
 from scalerl.curves.least_squares import Problem, Solution, solve
@@ -244,12 +244,9 @@ def _completed(draft: Fit) -> Fit:
     )
     _share_posterior(draft, solved)
     windows = refit_windows(solved, problem, solution)
-    final = replace(
-        solved,
-        identified=is_identified(solved),
-        windows=windows,
-        diagnostics=diagnose(solved, problem, solution, windows),
-    )
+    diagnostics = diagnose(solved, problem, solution, windows)
+    trusted = not UNTRUSTED & {d.code for d in diagnostics}
+    final = replace(solved, identified=trusted and is_identified(solved), windows=windows, diagnostics=diagnostics)
     _share_posterior(draft, final)
     return final
 

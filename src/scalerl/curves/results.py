@@ -113,11 +113,16 @@ class Pair:
     log_midpoint: Estimate
     """Difference of ln midpoint: negative means the challenger is there earlier."""
     probability_ceiling_higher: float
+    """Chance that the challenger's ceiling is higher by more than the margin."""
     probability_ceiling_equal: float
     """Chance that the ceilings differ by no more than the margin."""
+    probability_ceiling_lower: float
+    """Chance that it is lower by more than the margin; the three add up to 1."""
     probability_more_efficient: float | None
     """Chance that, at a common ceiling, the challenger has the larger exponent; None when the ceilings differ by more
     than the margin, so that none is common."""
+    probability_earlier: float | None
+    """Chance that, at a common ceiling, the challenger has the smaller midpoint; None likewise."""
     verdict: Verdict
     winner: str | None
     paper_verdict: str

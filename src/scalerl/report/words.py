@@ -77,11 +77,14 @@ def decision(made: Decision, unit: str) -> list[str]:
 def pair(one: Pair, unit: str) -> list[str]:
     """A verdict with its probabilities, the paper's rule beside it, and when not to trust it."""
     winner = "" if one.winner is None else f", in favour of {numbers.name(one.winner)}"
-    chances = {
+    chances: dict[str, float | None] = {
         "ceiling higher": one.probability_ceiling_higher,
-        "ceilings equal": one.probability_ceiling_equal,
-        "more efficient at a common ceiling": one.probability_more_efficient,
+        "equal": one.probability_ceiling_equal,
+        "lower": one.probability_ceiling_lower,
     }
+    if one.probability_more_efficient is not None:
+        chances["larger exponent at a common ceiling"] = one.probability_more_efficient
+        chances["earlier midpoint there"] = one.probability_earlier
     lines = [
         f"{one.verdict}{winner}",
         ", ".join(f"P({event}) {numbers.probability(chance)}" for event, chance in chances.items()),
