@@ -4,7 +4,8 @@
 
 With --leave-out the search never sees that project, and its score there is what an unknown project can expect; without
 it the search sees them all. The shipped `src/scalerl/curves/prior.py` is not the output of one such run: it came from
-earlier searches with this objective and from hand-picking on all curves (LOG.md). Each line of benchmarks/results/tune.jsonl is one finished search. The result depends on luck and on the time it is given.
+earlier searches with this objective and from hand-picking on all curves (LOG.md). Each line of
+benchmarks/results/tune.jsonl is one finished search. The result depends on luck and on the time it is given.
 """
 
 from __future__ import annotations
