@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from scalerl.errors import InputError, MissingDependencyError, ScaleRLError
+from scalerl.errors import InputError, MissingDependencyError, ScaleRLError, StorageError
 
 
 def test_message_names_what_value_allowed_and_where_in_one_line() -> None:
@@ -25,6 +25,7 @@ def test_parts_that_are_not_known_are_left_out() -> None:
     [
         (InputError("unknown law", "cubic", "sigmoid, power", "options"), ValueError),
         (MissingDependencyError("pyarrow", "parquet"), ImportError),
+        (StorageError(28, "No space left on device", "runs/a/metrics.jsonl"), OSError),
     ],
 )
 def test_caught_as_ours_and_as_the_standard_type(error: ScaleRLError, kind: type[Exception]) -> None:
@@ -37,3 +38,6 @@ def test_survives_pickling_with_its_parts() -> None:
     assert (back.what, back.value, back.allowed, back.where) == ("unknown law", "cubic", "sigmoid, power", "options")
     missing = pickle.loads(pickle.dumps(MissingDependencyError("pyarrow", "parquet")))
     assert str(missing) == "this needs the package 'pyarrow': pip install 'scalerl[parquet]'"
+    full = pickle.loads(pickle.dumps(StorageError.of(OSError(28, "No space left on device"), "a/metrics.jsonl")))
+    assert (full.errno, full.reason, full.where) == (28, "No space left on device", "a/metrics.jsonl")
+    assert str(full) == "a/metrics.jsonl: cannot be written (No space left on device); what was saved before is kept"

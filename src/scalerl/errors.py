@@ -46,3 +46,31 @@ class MissingDependencyError(ScaleRLError, ImportError):
 
     def __str__(self) -> str:
         return f"this needs the package {self.package!r}: pip install 'scalerl[{self.extra}]'"
+
+
+class StorageError(ScaleRLError, OSError):
+    """A file of ours could not be written: the disk is full, a quota is reached, the device failed.
+
+    `StorageError(errno.ENOSPC, "No space left on device", "runs/a/metrics.jsonl")`. What was complete before stays as
+    it was; `where` is also the `filename` that OSError knows.
+    """
+
+    def __init__(self, number: int | None, reason: str, where: str) -> None:
+        super().__init__(number, reason, where)
+        self.reason = reason
+        self.where = where
+
+    @classmethod
+    def of(cls, error: OSError, where: object) -> "StorageError":
+        """The same failure, as one of ours."""
+        return cls(error.errno, error.strerror or str(error) or type(error).__name__, str(where))
+
+    def __str__(self) -> str:
+        return f"{self.where}: cannot be written ({self.reason}); what was saved before is kept"
+
+
+class TrainingError(ScaleRLError, RuntimeError):
+    """A step cannot be made: the loss is not finite, or a rollout is older than the bound. Weights are untouched."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, MixtralForCausalLM
 
-from scalerl.errors import InputError
+from scalerl.errors import InputError, StorageError
 from scalerl.policy import TinyLlama, TinyMoe, build_policy, build_tiny_llama, build_tiny_moe
 from scalerl.policy.tiny import Shape
 
@@ -70,7 +70,7 @@ def test_nothing_is_overwritten_and_nothing_half_is_left(tmp_path: Path, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(LlamaForCausalLM, "save_pretrained", full_disk)
-    with pytest.raises(InputError, match=r"b: the folder cannot be written \(No space left on device\)"):
+    with pytest.raises(StorageError, match=r"b: cannot be written \(No space left on device\)"):
         build_tiny_llama(tmp_path / "b", layers=1)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 

@@ -3,8 +3,9 @@
 Called by the `scalerl` entry point and by `python -m scalerl`. A command computes everything first and returns an
 `Outcome`; only then is something printed. So an error leaves nothing behind but one line on stderr.
 
-Exit codes: 0 done, 1 the output could not be written, 2 bad input, 130 interrupted, 141 the reader of our output went
-away. `scalerl decide --exit-code` adds its own (see `decide.py`). What a command does is not known here.
+Exit codes: 0 done, 1 the output could not be written (a full disk), 2 bad input, 130 interrupted, 141 the reader of
+our output went away. `scalerl decide --exit-code` adds its own (see `decide.py`). What a command does is not
+known here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 from typing import TextIO
 
-from scalerl.errors import ScaleRLError
+from scalerl.errors import ScaleRLError, StorageError
 
 BAD_OUTPUT, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 
@@ -41,6 +42,8 @@ def _run(argv: Sequence[str]) -> int:
         result = build().main(args=list(argv), prog_name="scalerl", standalone_mode=False)
     except TyperException as error:
         return _refuse(f"{error.format_message()} (see: scalerl --help)")
+    except StorageError as error:
+        return _refuse(str(error), BAD_OUTPUT)
     except ScaleRLError as error:
         return _refuse(str(error))
     if not isinstance(result, Outcome):  # --help and --version have printed by themselves

@@ -14,6 +14,9 @@ from scalerl.cli.backtest import backtest
 from scalerl.cli.compare import compare
 from scalerl.cli.decide import decide
 from scalerl.cli.fit import fit
+from scalerl.cli.runs import build_runs
+from scalerl.cli.sft import sft
+from scalerl.cli.train import train
 
 PURPOSE = """\
 Scaling curves of RL post-training: fit them, forecast with intervals, compare recipes, decide what to scale.
@@ -41,8 +44,9 @@ def build() -> Any:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True, help=PURPOSE, epilog=EXAMPLES)(_root)
-    for command in (fit, compare, decide, backtest):
+    for command in (train, sft, fit, compare, decide, backtest):
         app.command()(command)
+    app.add_typer(build_runs(), name="runs")
     return typer.main.get_command(app)
 
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from scalerl.cli import places
 from scalerl.cli.options import Duplicates, Law, Method
+from scalerl.cli.places import Place, number
 from scalerl.errors import InputError
 
 Range = tuple[float, float]
 FloorChoice = float | Literal["measured", "free"]
-
-SUFFIXES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Reading:
 class Fitting:
     """How to fit each curve."""
 
-    start: float | None
+    start: Place | None
     """Points before this compute are left out; None leaves the choice to the example, or takes all."""
-    until: float | None
+    until: Place | None
     """Points after this compute are held out; infinity says none, None as for `start`."""
     floor: FloorChoice | None
     ceiling: float | None
@@ -80,33 +80,12 @@ def fitting(
     bounds: Range | None,
 ) -> Fitting:
     """`window` is (--from, --until)."""
-    start, until = (None if text is None else number(option, text) for option, text in zip(WINDOW, window, strict=True))
-    if start is not None and not 0 <= start < math.inf:
-        raise InputError("--from", window[0], "a compute of zero or more")
-    if until is not None and until <= 0:
-        raise InputError("--until", window[1], "a compute above zero, or inf")
-    if start is not None and until is not None and start >= until:
-        raise InputError("--from is not below --until", f"{window[0]} and {window[1]}", "--from below --until")
+    start, until = places.window(*window)
     low = _floor(floor, bounds)
     top = None if ceiling is None else finite("--ceiling", ceiling, bounds)
     if top is not None and isinstance(low, float) and top <= low:
         raise InputError("--ceiling is not above --floor", f"{ceiling} and {floor}", "--ceiling above --floor")
     return Fitting(start, until, low, top, law, method, probability("--level", level), bounds)
-
-
-WINDOW = ("--from", "--until")
-
-
-def number(option: str, text: str) -> float:
-    """A number as people write it: 50000, 50_000, 5e4, 50k; `inf` too, but not NaN."""
-    digits, factor = (text[:-1], SUFFIXES[text[-1]]) if text[-1:] in SUFFIXES else (text, 1.0)
-    try:
-        value = float(digits) * factor
-    except ValueError:
-        value = math.nan
-    if math.isnan(value):
-        raise InputError(option, text, "a number, such as 50000, 5e4 or 50k")
-    return value
 
 
 def finite(option: str, text: str, bounds: Range | None = None) -> float:
@@ -134,7 +113,16 @@ def probability(option: str, text: str) -> float:
 
 
 def shares(text: str) -> tuple[float, ...]:
-    return tuple(probability("--shares", part.strip()) for part in text.split(","))
+    return tuple(_share(part.strip()) for part in text.split(","))
+
+
+def _share(text: str) -> float:
+    """`0.5` or `50%`."""
+    value = places.place("--shares", text)
+    share = value.share if isinstance(value, places.OfLast) else value
+    if not 0 < share < 1:
+        raise InputError("--shares", text, "between 0 and 1, such as 0.5 or 50%")
+    return share
 
 
 def bounds(text: str) -> Range | None:

@@ -5,7 +5,7 @@ Called by the typer application. The decision itself is the engine's.
 
 from __future__ import annotations
 
-from scalerl.cli import checks, options, sources
+from scalerl.cli import checks, options, places, sources
 from scalerl.cli.output import Outcome, decision_document, one_or_many, text_of, to_json
 from scalerl.errors import InputError
 
@@ -36,7 +36,7 @@ def decide(
     limits = checks.bounds(bounds)
     reading = checks.reading(files, example, (x, y, n, by), duplicates, limits)
     fitting = checks.fitting((start, until), floor, None, "sigmoid", "varpro", level, limits)
-    amount = None if budget is None else checks.positive("--budget", budget)
+    asked = () if budget is None else (places.budget(budget),)
     smallest_gain = None if delta is None else checks.positive("--delta", delta)
 
     curves = sources.read(reading, as_seeds=as_seeds)
@@ -47,7 +47,10 @@ def decide(
 
     from scalerl import curves as engine
 
-    decisions = [engine.decide(fit, amount, delta=smallest_gain, question=question) for fit in fits]
+    decisions = [
+        engine.decide(fit, next(iter(places.amounts(asked, fit.series)), None), delta=smallest_gain, question=question)
+        for fit in fits
+    ]
     code = EXIT_CODES[decisions[0].action] if exit_code else 0
     if json:
         documents = [

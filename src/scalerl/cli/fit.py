@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from scalerl.cli import checks, options, sources
+from scalerl.cli import checks, options, places, sources
 from scalerl.cli.output import (
     Answers,
     Outcome,
@@ -19,6 +19,7 @@ from scalerl.cli.output import (
     text_of,
     to_json,
 )
+from scalerl.cli.places import Place
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +61,7 @@ def fit(
     limits = checks.bounds(bounds)
     reading = checks.reading(files, example, (x, y, n, by), duplicates, limits)
     fitting = checks.fitting((start, until), floor, ceiling, law, method, level, limits)
-    budgets = tuple(checks.positive("--budget", text) for text in budget or ())
+    budgets = tuple(places.budget(text) for text in budget or ())
     targets = tuple(checks.finite("--target", text, limits) for text in target or ())
     smallest_gain = None if delta is None else checks.positive("--delta", delta)
     picture = checks.plot_path(plot)
@@ -71,14 +72,15 @@ def fit(
     if picture is not None:
         from scalerl.report.figures import plot_fits
 
-        plot_fits([one.fit for one in answers], picture, budgets=budgets, target=targets[0] if targets else None)
+        marked = dict.fromkeys(at for one in answers for at in places.amounts(budgets, one.fit.series))
+        plot_fits([one.fit for one in answers], picture, budgets=[*marked], target=targets[0] if targets else None)
     if json:
         documents = [fit_document(one, curves.source(one.fit.series)) for one in answers]
         return Outcome(to_json(one_or_many(documents)), advice)
     return Outcome(_text(answers, curves, advice, picture))
 
 
-def answer(fit: Fit, budgets: Sequence[float], targets: Sequence[float], delta: float | None) -> Answers:
+def answer(fit: Fit, budgets: Sequence[Place], targets: Sequence[float], delta: float | None) -> Answers:
     """Everything the command says about one fit.
 
     The decision is about the largest budget; one that the curve has passed already leaves nothing to decide, and then
@@ -86,8 +88,9 @@ def answer(fit: Fit, budgets: Sequence[float], targets: Sequence[float], delta: 
     """
     from scalerl.curves import decide, forecast, marginal_gains, reach
 
-    asked = tuple(budgets) or tuple(factor * fit.last_compute for factor in DEFAULT_BUDGETS)
-    ahead = [budget for budget in budgets if budget > fit.last_compute]
+    own = places.amounts(budgets, fit.series)
+    asked = own or tuple(factor * fit.last_compute for factor in DEFAULT_BUDGETS)
+    ahead = [budget for budget in own if budget > fit.last_compute]
     held_out = [compute for compute, _ in held_out_points(fit)]
     return Answers(
         fit=fit,

@@ -14,12 +14,14 @@ Law = Literal["sigmoid", "power", "loglinear", "flat"]
 Method = Literal["varpro", "paper"]
 Duplicates = Literal["mean", "last", "seeds"]
 Question = Literal["value", "ceiling"]
+Launcher = Literal["inline", "local"]
 
 READ, FIT, ASK, OUT = "What to read", "How to fit", "What to ask", "Output"
+WHAT, WHERE = "What to train", "Where and how"
 
 Files = Annotated[
     list[str] | None,
-    typer.Argument(metavar="FILE", help="CSV, JSONL or Parquet; each file is one curve (more with --by)."),
+    typer.Argument(metavar="FILE", help="CSV, JSONL, Parquet or a run directory; each is one curve (more with --by)."),
 ]
 Example = Annotated[
     str | None,
@@ -64,11 +66,21 @@ AsSeeds = Annotated[
 
 From = Annotated[
     str | None,
-    typer.Option("--from", metavar="C", rich_help_panel=FIT, help="Leave out points before this compute."),
+    typer.Option(
+        "--from",
+        metavar="C",
+        rich_help_panel=FIT,
+        help="Leave out points before this compute, or share of the last compute: 10%.",
+    ),
 ]
 Until = Annotated[
     str | None,
-    typer.Option("--until", metavar="C", rich_help_panel=FIT, help="Hold out points after this compute; inf: none."),
+    typer.Option(
+        "--until",
+        metavar="C",
+        rich_help_panel=FIT,
+        help="Hold out points after this compute, or share of the last compute: 50%; inf: none.",
+    ),
 ]
 Floor = Annotated[
     str | None,
@@ -93,12 +105,15 @@ Budgets = Annotated[
     list[str] | None,
     typer.Option(
         "--budget", metavar="C", rich_help_panel=ASK,
-        help="Forecast the value at this compute, e.g. 1e5 or 100k; repeatable. Default: 2x, 4x and 10x of the last.",
+        help="Forecast the value at this compute, e.g. 1e5 or 100k; a share of the last: 200%; the end of the curve: "
+        "end. Repeatable. Default: 2x, 4x and 10x of the last.",
     ),
 ]  # fmt: skip
 Budget = Annotated[
     str | None,
-    typer.Option(metavar="C", rich_help_panel=ASK, help="Compute in question, e.g. 100k. Default: 2x of the last."),
+    typer.Option(
+        metavar="C", rich_help_panel=ASK, help="Compute in question, e.g. 100k, 200% of the last, or end. Default: 2x."
+    ),
 ]
 Targets = Annotated[
     list[str] | None,
@@ -129,7 +144,9 @@ Margin = Annotated[
 ]
 Shares = Annotated[
     str,
-    typer.Option(metavar="S,...", rich_help_panel=ASK, help="Shares of each curve to fit; the rest is forecast."),
+    typer.Option(
+        metavar="S,...", rich_help_panel=ASK, help="Shares of each curve to fit, 0.3 or 30%; the rest is forecast."
+    ),
 ]
 
 Json = Annotated[
@@ -146,3 +163,83 @@ ExitCode = Annotated[
         help="Tell the decision by exit code: 0 SCALE, 10 STOP, 11 NEED MORE DATA, 12 UNSTABLE (2: bad input).",
     ),
 ]  # fmt: skip
+
+Recipe = Annotated[
+    str | None,
+    typer.Option(
+        "--recipe", metavar="NAME", rich_help_panel=WHAT,
+        help="The algorithm: scalerl, base, deepseek_grpo, qwen_dapo, magistral, minimax_m1, dr_grpo, gspo, "
+        "or a .toml file. Default: scalerl.",
+    ),
+]  # fmt: skip
+Scale = Annotated[
+    str | None,
+    typer.Option(
+        "--scale", metavar="NAME", rich_help_panel=WHAT,
+        help="Sizes, task and machine: laptop, paper_8b, or a .toml file. Default: laptop.",
+    ),
+]  # fmt: skip
+ConfigFile = Annotated[
+    str | None,
+    typer.Option(
+        "--config", metavar="FILE", rich_help_panel=WHAT, help="TOML with the tables recipe and scale, and seed."
+    ),
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", rich_help_panel=WHAT,
+        help="Change one value, e.g. recipe.loss.cap=8; repeatable. --dry-run lists the keys.",
+    ),
+]  # fmt: skip
+Seed = Annotated[
+    str | None,
+    typer.Option("--seed", metavar="N", rich_help_panel=WHAT, help="Of everything random. Default: 0."),
+]
+TrainBudget = Annotated[
+    str | None,
+    typer.Option(
+        "--budget", metavar="TEXT", rich_help_panel=WHAT,
+        help="When to end: '500 steps', '2e13 flops', '5M tokens' or '1.5 device-hours'. Default: the scale's.",
+    ),
+]  # fmt: skip
+LauncherName = Annotated[
+    Launcher | None,
+    typer.Option(
+        "--launcher", rich_help_panel=WHERE,
+        help="inline: one process, the same curve bit for bit. local: a generator and a trainer process.",
+    ),
+]  # fmt: skip
+OutFolder = Annotated[
+    str | None,
+    typer.Option(
+        "--out", metavar="DIR", rich_help_panel=WHERE, help="The run directory. Default: runs/RECIPE-SCALE-seedN."
+    ),
+]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume", metavar="", rich_help_panel=WHERE,
+        help="Go on with the run in --out, with its own config; a larger --budget may be given.",
+    ),
+]  # fmt: skip
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        metavar="",
+        rich_help_panel=OUT,
+        help="Show the config, what was changed, the size; start nothing.",
+    ),
+]
+LiveView = Annotated[
+    bool | None,
+    typer.Option(
+        "--live/--no-live", rich_help_panel=OUT,
+        help="A live view on standard error, or plain lines. Default: live on a terminal.",
+    ),
+]  # fmt: skip
+PolicyFolder = Annotated[
+    str | None,
+    typer.Option("--out", metavar="DIR", rich_help_panel=OUT, help="Copy the policy into this new folder."),
+]

@@ -5,12 +5,12 @@ Used by the command modules. How a file is parsed is the readers' business, how 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scalerl.cli import places
 from scalerl.cli.checks import Fitting, FloorChoice, Reading
 from scalerl.cli.output import source_document
 
@@ -110,7 +110,6 @@ def fit_all(curves: Curves, fitting: Fitting) -> list[Fit]:
     """One fit for each curve, in the order read."""
     from scalerl.curves import fit
 
-    until = None if fitting.until == math.inf else fitting.until
     return [
         fit(
             seeds,
@@ -118,7 +117,7 @@ def fit_all(curves: Curves, fitting: Fitting) -> list[Fit]:
             floor=fitting.floor,
             ceiling=fitting.ceiling,
             bounds=fitting.bounds,
-            window=(fitting.start, until),
+            window=places.window_of(seeds, fitting.start, fitting.until),
             method=fitting.method,
             level=fitting.level,
             name=name,

@@ -124,6 +124,9 @@ class Launcher(Frozen):
     """One process in virtual time, the same on every machine; or a generator and a trainer process."""
     threads: Count
     """Threads of each process."""
+    decode_slowdown: Positive = 3.0
+    """`inline` only: virtual time of a FLOP of decoding, in FLOPs of training. It decides how far the generator runs
+    ahead. 3 makes a sampled and a trained token cost the same, which is about what small models do on a CPU."""
 
 
 class ScaleConfig(Frozen):

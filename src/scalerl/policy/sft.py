@@ -25,13 +25,13 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from scalerl.errors import InputError
-from scalerl.policy.folder import check_writable, complete_folder
+from scalerl.folder import check_writable, complete_folder
 from scalerl.policy.tiny import Shape, TinyLlama, TinyMoe, new_policy, save_policy
 from scalerl.policy.traces import TraceBatch, trace_batches
 from scalerl.tasks import TracedTask, build_task, traced
 
 MARKER = "warm_start.json"
-FORMAT = 1
+FORMAT = 2
 """Raised when the code below gives other weights for the same settings, so that no old cache is taken for new."""
 
 WARMUP_SHARE = 0.05
@@ -119,7 +119,7 @@ def _train(
     settings: WarmStart,
     progress: Callable[[Progress], None],
 ) -> Progress:
-    optimiser = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=WEIGHT_DECAY)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=WEIGHT_DECAY, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _rate(step, settings.steps))
     batches = trace_batches(task, tokenizer, batch=settings.batch, wrong_steps=settings.wrong_steps, seed=settings.seed)
     model.train()

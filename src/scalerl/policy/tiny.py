@@ -6,6 +6,7 @@ Used by `sft` and by whoever wants a policy without a download. A folder written
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
@@ -20,12 +22,13 @@ from transformers import (
     MixtralForCausalLM,
     PretrainedConfig,
     PreTrainedModel,
+    PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
 from transformers.utils import logging as transformers_logging
 
 from scalerl.errors import InputError
-from scalerl.policy.folder import complete_folder, refuse_existing
+from scalerl.folder import complete_folder, refuse_existing
 from scalerl.policy.tokenizer import character_tokenizer
 from scalerl.tasks import TASK_CHARACTERS
 
@@ -166,15 +169,27 @@ def new_policy(shape: Shape, seed: int) -> tuple[PreTrainedModel, PreTrainedToke
     return model, tokenizer
 
 
-def save_policy(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
+def save_policy(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
     """Config, weights and tokenizer into an existing folder."""
-    with _no_progress_bars():
+    with no_progress_bars(), disk_errors():
         model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
 @contextmanager
-def _no_progress_bars() -> Iterator[None]:
+def disk_errors() -> Iterator[None]:
+    """safetensors words a full disk its own way (`I/O error: No space left on device (os error 28)`): an OSError."""
+    try:
+        yield
+    except SafetensorError as error:
+        found = re.search(r"I/O error: (.*) \(os error (\d+)\)", str(error))
+        if found is None:
+            raise
+        raise OSError(int(found[2]), found[1]) from None
+
+
+@contextmanager
+def no_progress_bars() -> Iterator[None]:
     """A bar for one small file would tear a live view apart."""
     enabled = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()

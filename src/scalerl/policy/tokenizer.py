@@ -17,7 +17,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from transformers import PreTrainedTokenizerFast
 
 from scalerl.errors import InputError
-from scalerl.policy.folder import refuse_existing
+from scalerl.folder import refuse_existing
 from scalerl.tasks import END_THINK, TASK_CHARACTERS, THINK
 
 PAD = "<pad>"

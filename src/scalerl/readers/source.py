@@ -102,7 +102,8 @@ def _open(name: str) -> BinaryIO:
     try:
         return Path(name).open("rb")
     except IsADirectoryError:
-        raise InputError("a folder, not a file", allowed=f"a file: {ALLOWED}", where=name) from None
+        allowed = f"a file ({ALLOWED}), or a run directory"
+        raise InputError("a folder, not a file", allowed=allowed, where=name) from None
     except FileNotFoundError:
         raise InputError("no such file", allowed=ALLOWED, where=name) from None
     except PermissionError:

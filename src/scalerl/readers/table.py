@@ -2,7 +2,7 @@
 
 Called by the command line and by users. Knows nothing about laws or reports. The steps: `source` opens the file and
 says what it is, one of `delimited`, `jsonl`, `parquet` streams it, `columns` chooses the columns, `points` makes
-curves.
+curves. A folder can be a curve too: one of our run directories (`run_directory`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from scalerl.readers.delimited import DelimitedRows, wide_fields
 from scalerl.readers.jsonl import JsonlRows
 from scalerl.readers.parquet import ParquetRows
 from scalerl.readers.points import Duplicates, Places, collect, to_series
+from scalerl.readers.run_directory import RunRows, is_run_directory
 from scalerl.readers.source import Source, open_source
 from scalerl.series import Series
 
@@ -46,6 +47,8 @@ def read_table(
     known); "last": the later row replaces the earlier; "seeds": runs of one recipe, named `curve#1`, `curve#2`, ...
     `bounds`: values outside are an error; None allows any.
     A row at zero compute is the step-0 measurement (`Series.start`), not a point. `path` "-" is standard input.
+
+    `path` may be a run directory: then `x` is flops (default), tokens, device_hours or steps, and `y` the pass rate.
     """
     curves = _read(path, x=x, y=y, n=n, by=by, duplicates=duplicates, bounds=bounds, name=_stem(path))
     return [series for seeds in curves.values() for series in seeds]
@@ -85,6 +88,11 @@ def _read(
     duplicates: Duplicates | None, bounds: Bounds, name: str,
 ) -> dict[str, list[Series]]:  # fmt: skip
     _check_options(duplicates, bounds)
+    if is_run_directory(path):
+        run = RunRows(path)
+        picked, places = run.pick(x=x, y=y, n=n, by=by), Places(run.label, run.unit)
+        points = collect(run.chunks(picked), picked, places, bounds, name)
+        return {name: to_series(points[0], picked, places, duplicates, run.named)}
     with open_source(path) as source, wide_fields():
         rows = _rows(source)
         picked = pick(rows.columns, rows.is_number, x=x, y=y, n=n, by=by, where=source.label)
@@ -111,12 +119,22 @@ def _check_options(duplicates: str | None, bounds: Bounds) -> None:
 
 
 def _stem(path: str | Path) -> str:
-    return "stdin" if str(path) == "-" else Path(path).stem
+    return _parts(path)[-1]
+
+
+def _parts(path: str | Path) -> tuple[str, ...]:
+    """The folders and the name; of a file without its ending (a folder may have a dot in its name)."""
+    if str(path) == "-":
+        return ("stdin",)
+    whole = Path(path).absolute()
+    if whole.name == "..":
+        whole = whole.resolve()
+    return (*whole.parts[1:-1], whole.name if is_run_directory(whole) else whole.stem)
 
 
 def _file_names(paths: Sequence[str | Path]) -> list[str]:
     """Stems, with as many parent folders in front as tell them apart."""
-    whole = [("stdin",) if str(p) == "-" else (*Path(p).absolute().parts[1:-1], Path(p).stem) for p in paths]
+    whole = [_parts(path) for path in paths]
     for depth in range(1, max(map(len, whole), default=0) + 1):
         names = ["/".join(parts[-depth:]) for parts in whole]
         if len(set(names)) == len(names):

@@ -1,0 +1,182 @@
+"""Rollouts per second of a whole training step, ours and TRL's, side by side in one run, beside the limit of GEMM.
+
+    sh benchmarks/install_trl.sh /tmp/trl
+    python benchmarks/vs_trl.py --trl-python /tmp/trl/bin/python
+
+Both sides train the same policy (a Llama of 1.06M parameters, warmed up for a minute so that some answers are right) on
+the same task (sums of two numbers) with the same batch: 8 prompts x 8 rollouts of at most 16 tokens, temperature 1,
+CISPO, rewards normalised by the batch, FP32 head, float32, AdamW (fused), clipping, one update for each batch, every
+rollout in the loss. TRL is 1.16's GRPOTrainer on the CPU in an environment of its own (trl_side.py has its settings).
+
+A time covers everything from the end of a step to the end of the next: drawing problems, generation, verifying, loss,
+backward, clip, AdamW, handing over the weights. Neither side evaluates, saves or logs. The sides take turns, chunk by
+chunk; the first steps of each chunk are not counted; figures are medians over all chunks. One thread and two threads
+are measured on both sides. Ours runs in one process in turn (`inline`, `sync`: what TRL does), and with two threads
+also as generator and trainer process of one thread each (`local`, `pipeline` with k = 1).
+
+The GEMM limit is the time of a step's matrix multiplications alone, at the measured lengths (`Gemm` in trl_case.py).
+Prints a table and writes benchmarks/results/vs_trl.json; exits with 1 when ours is below the limit of 2.5 times TRL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from scalerl.policy.load import default_cache
+from trl_case import MAX_TOKENS, PROMPTS, ROLLOUTS, Chunk, Gemm, Ours, mean_prompt, problems, start_policy
+
+RESULTS = Path(__file__).parent / "results" / "vs_trl.json"
+LEAST_RATIO, WANTED_SHARE = 2.5, 0.5
+WARM_UP_STEPS = 3
+"""Not counted, at the start of each chunk: caches are cold, and `local` has a batch in stock."""
+
+Sides = dict[str, Callable[[], Chunk]]
+
+
+class Theirs:
+    """The process of TRL."""
+
+    def __init__(self, python: str, policy: Path, folder: Path) -> None:
+        (folder / "problems.json").write_text(json.dumps(problems()))
+        command = [python, str(Path(__file__).with_name("trl_side.py")), str(policy), str(folder / "problems.json")]
+        offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "WANDB_DISABLED": "true"}
+        with (folder / "trl.log").open("w") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ | offline
+            )
+        self._log = folder / "trl.log"
+
+    def steps(self, threads: int, num_steps: int) -> Chunk:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{threads} {num_steps}\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise SystemExit(f"error: TRL's side ended\n{self._log.read_text()[-2000:]}")
+        return Chunk(**json.loads(answer))
+
+    def close(self) -> None:
+        self._process.communicate()  # the end of the orders is the end of its training
+
+
+def measure(sides: Sides, repeats: int) -> dict[str, list[Chunk]]:
+    """Turn by turn, so that a busy minute of the machine meets every side."""
+    chunks: dict[str, list[Chunk]] = {name: [] for name in sides}
+    for repeat in range(repeats):
+        for name, steps in sides.items():
+            chunks[name].append(steps())
+        print(f"  turn {repeat + 1} of {repeats}, load {os.getloadavg()[0]:.1f}", flush=True)
+    return chunks
+
+
+def summary(chunks: list[Chunk]) -> dict[str, float]:
+    counted = [step_s for chunk in chunks for step_s in chunk.step_s[WARM_UP_STEPS:]]
+    by_chunk = [statistics.median(chunk.step_s[WARM_UP_STEPS:]) for chunk in chunks]
+    median = statistics.median(counted)
+    return {
+        "rollouts_per_s": PROMPTS * ROLLOUTS / median, "step_s": median, "steps": len(counted),
+        "fastest_chunk_s": min(by_chunk), "slowest_chunk_s": max(by_chunk),
+        "mean_length": statistics.mean(chunk.mean_length for chunk in chunks),
+        "reward": statistics.mean(chunk.reward for chunk in chunks),
+        "truncation_rate": statistics.mean(chunk.truncation_rate for chunk in chunks),
+    }  # fmt: skip
+
+
+def on_threads(threads: int, steps: Callable[[int], Chunk], num_steps: int) -> Callable[[], Chunk]:
+    def chunk() -> Chunk:
+        torch.set_num_threads(threads)
+        return steps(num_steps)
+
+    return chunk
+
+
+def compare(trl_python: str, cache: Path, repeats: int, num_steps: int) -> dict[str, dict[str, float]]:
+    """Rollouts per second and the like, for each side and number of threads."""
+    torch.set_num_threads(1)
+    start = start_policy(cache)
+    with tempfile.TemporaryDirectory() as scratch:
+        theirs = Theirs(trl_python, start.folder, Path(scratch))
+        inline, local = Ours("inline", start), Ours("local", start)
+        gemm = Gemm(start.model, mean_prompt(start), round(inline.steps(num_steps).mean_length))
+        theirs.steps(1, num_steps)
+        local.steps(num_steps)
+        sides: Sides = {}
+        for threads in (1, 2):
+            sides[f"trl, {threads}"] = partial(theirs.steps, threads, num_steps)
+            sides[f"ours inline, {threads}"] = on_threads(threads, inline.steps, num_steps)
+            sides[f"gemm, {threads}"] = on_threads(threads, gemm.steps, num_steps)
+        sides["ours local, 2"] = on_threads(1, local.steps, num_steps)
+        try:
+            return {name: summary(chunks) for name, chunks in measure(sides, repeats).items()}
+        finally:
+            local.close()
+            inline.close()
+            theirs.close()
+
+
+def judge(sides: dict[str, dict[str, float]]) -> dict[str, Any]:
+    """At equal threads and best against best: how many times TRL, and which share of the limit."""
+    rates = {name: side["rollouts_per_s"] for name, side in sides.items()}
+
+    def versus(ours: list[str], trl: list[str], gemm: str) -> dict[str, Any]:
+        best, rival = max(ours, key=rates.__getitem__), max(trl, key=rates.__getitem__)
+        return {
+            "ours": best, "trl": rival, "ratio": rates[best] / rates[rival], "share_of_gemm": rates[best] / rates[gemm]
+        }  # fmt: skip
+
+    return {
+        "1 thread": versus(["ours inline, 1"], ["trl, 1"], "gemm, 1"),
+        "2 threads, one process": versus(["ours inline, 2"], ["trl, 2"], "gemm, 2"),
+        "2 threads, any launcher": versus(["ours inline, 2", "ours local, 2"], ["trl, 2"], "gemm, 2"),
+        "best of each": versus(
+            [name for name in rates if name.startswith("ours")], ["trl, 1", "trl, 2"], "gemm, 2"
+        ),
+    }  # fmt: skip
+
+
+def show(sides: dict[str, dict[str, float]], verdicts: dict[str, Any]) -> None:
+    print(f"\n{'side, threads':<18}{'rollouts/s':>11}{'ms a step':>11}{'chunks, ms':>14}{'tokens':>8}{'reward':>8}")
+    for name, side in sides.items():
+        spread = f"{1e3 * side['fastest_chunk_s']:.0f}-{1e3 * side['slowest_chunk_s']:.0f}"
+        work = f"{side['mean_length']:>8.1f}" + (f"{side['reward']:>8.2f}" if not name.startswith("gemm") else "")
+        print(f"{name:<18}{side['rollouts_per_s']:>11.0f}{1e3 * side['step_s']:>11.0f}{spread:>14}{work}")
+    print(f"\n{'compared':<26}{'ours / TRL':>11}  limit {LEAST_RATIO}{'share of GEMM':>16}  aim {WANTED_SHARE}")
+    for name, verdict in verdicts.items():
+        print(f"{name:<26}{verdict['ratio']:>11.2f}{'':>11}{verdict['share_of_gemm']:>16.2f}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--trl-python", required=True, help="interpreter of an environment from install_trl.sh")
+    parser.add_argument("--cache", type=Path, default=default_cache(), help="where the warmed-up policy is kept")
+    parser.add_argument("--repeats", type=int, default=10, help="turns of each side")
+    parser.add_argument(
+        "--steps", type=int, default=12, help=f"steps of a turn; the first {WARM_UP_STEPS} do not count"
+    )
+    parser.add_argument("--out", type=Path, default=RESULTS, help="where the figures are kept")
+    options = parser.parse_args()
+    sides = compare(options.trl_python, options.cache, options.repeats, options.steps)
+    verdicts = judge(sides)
+    show(sides, verdicts)
+    batch = {"prompts": PROMPTS, "rollouts": ROLLOUTS, "max_tokens": MAX_TOKENS}
+    machine = {"cores": os.cpu_count(), "load_at_the_end": os.getloadavg()[0], "torch": torch.__version__}
+    figures = {"batch": batch, "sides": sides, "compared": verdicts, "least_ratio": LEAST_RATIO, "machine": machine}
+    options.out.write_text(json.dumps(figures, indent=2) + "\n")
+    return 0 if verdicts["best of each"]["ratio"] >= LEAST_RATIO else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

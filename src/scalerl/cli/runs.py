@@ -1,0 +1,87 @@
+"""`scalerl runs list` and `scalerl runs show`: what the run directories on this machine say.
+
+Called by the typer application. Everything comes from `scalerl.runs`; how it looks is `run_tables`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scalerl.cli import options
+from scalerl.cli.budget import budget_words
+from scalerl.cli.output import Document, Outcome, text_of, to_json
+
+if TYPE_CHECKING:
+    from scalerl.config import RunConfig
+    from scalerl.runs import RunSummary
+
+PURPOSE = "List the runs below a folder, or show one: state, pass rate, compute, checkpoints, how to go on."
+
+Root = Annotated[str, typer.Argument(metavar="ROOT", help="Folder to look in, four levels deep.")]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run directory.")]
+
+
+def build_runs() -> typer.Typer:
+    """The group of commands, for the application."""
+    app = typer.Typer(help=PURPOSE, no_args_is_help=False)
+    app.callback(invoke_without_command=True)(_group)
+    app.command("list")(list_)
+    app.command("show")(show)
+    return app
+
+
+def _group(context: typer.Context) -> None:
+    """Help when no command is given."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def list_(root: Root = ".", json: options.Json = False) -> Outcome:
+    """List the runs in and below a folder."""
+    from scalerl.runs import list_runs
+
+    runs = list_runs(root)
+    if json:
+        return Outcome(to_json({"root": root, "runs": [run.to_dict() for run in runs]}))
+    if not runs:
+        return Outcome(f"No runs in or below {root}.\n")
+    from scalerl.cli.run_tables import runs_table
+
+    return Outcome(text_of([runs_table(runs)]), tuple(run.problem for run in runs if run.problem is not None))
+
+
+def show(run: Run, json: options.Json = False) -> Outcome:
+    """Show one run: state, settings, evaluations, compute, checkpoints."""
+    from scalerl.runs import RunDirectory, read_sessions, summarise
+
+    directory, summary = RunDirectory.open(run), summarise(run)
+    evaluations, resume = directory.evals.read(), resume_command(summary, directory.config)
+    if json:
+        from scalerl.config import to_dict
+
+        details: Document = {
+            "identity": directory.identity,
+            "resume": resume,
+            "evaluations": evaluations,
+            "sessions": read_sessions(directory.path),
+            "config": to_dict(directory.config),
+        }
+        return Outcome(to_json(summary.to_dict() | details))
+    from scalerl.cli.run_tables import run_page
+
+    return Outcome(text_of([run_page(summary, directory.config, evaluations, resume)]))
+
+
+def resume_command(run: RunSummary, config: RunConfig) -> str | None:
+    """How to go on, after the budget is used up with twice as much; None while it runs, or if no problem is left."""
+    if run.state == "running" or run.reason == "exhausted":
+        return None
+    command = f"scalerl train --out {shlex.quote(str(run.path))} --resume"
+    if run.state != "finished":
+        return command
+    budget = config.scale.budget
+    more = budget_words(budget.unit, 2 * budget.amount).replace(",", "").lower()
+    return f"{command} --budget {shlex.quote(more)}"

@@ -1,0 +1,131 @@
+"""The KV cache of the engine: one slot for each row, each at its own length, as a transformers `Cache`.
+
+Written by the forward passes, moved by the engine when a row ends. Knows nothing of tokens, seeds or rollouts.
+Transformers' own caches hold rows of one common length; here a row that ends gives its slot to another one at once.
+
+Rows in flight are always 0 .. n - 1, so that every view below is a slice and nothing is gathered. What a slot holds
+beyond its row's length is left over from earlier rows, and finite: the mask gives it the weight zero.
+
+Shapes: r = slots, n = rows in flight, h = heads of keys and values, c = capacity in tokens, t = tokens of the longest
+row in flight, g = prompts, p = tokens of the longest prompt, m = rows that begin, d = width of a head,
+v = vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import Cache
+from transformers.cache_utils import CacheLayerMixin
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """Prompts that have gone through the model: keys and values of each layer, [g, h, p, d], padded on the right."""
+
+    keys: Sequence[Tensor]
+    values: Sequence[Tensor]
+    logits_gv: Tensor
+    """For the first token of each response."""
+
+    def only(self, index: int, length: int) -> Prompts:
+        """A copy of one prompt, without its padding."""
+        keys, values = ([layer[index, None, :, :length].clone() for layer in part] for part in (self.keys, self.values))
+        return Prompts(keys, values, self.logits_gv[index, None].clone())
+
+
+class SlotLayer(CacheLayerMixin):
+    """Keys and values of one layer, [r, h, c, d]. The shape comes from the first prompt: any architecture will do."""
+
+    def __init__(self, slots: SlotCache) -> None:
+        CacheLayerMixin.__init__(self)
+        self._slots = slots
+        self.keys: Tensor
+        self.values: Tensor
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Room for every slot, in the dtype and on the device of the states [..., h, p, d]."""
+        self.keys = _room(key_states, self._slots.num_slots, self._slots.capacity)
+        self.values = _room(value_states, self._slots.num_slots, self._slots.capacity)
+        self.is_initialized = True
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        """Append one token to each row, and return the views [n, h, t, d] to attend to."""
+        index = self._slots.write_index
+        _flat(self.keys).index_copy_(0, index, key_states.reshape(len(index), -1))
+        _flat(self.values).index_copy_(0, index, value_states.reshape(len(index), -1))
+        num_rows, longest = self._slots.num_rows, self._slots.longest
+        return self.keys[:num_rows, :, :longest], self.values[:num_rows, :, :longest]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:  # noqa: ARG002 - the signature is transformers'
+        return self._slots.longest, 0
+
+    def get_seq_length(self) -> int:
+        return self._slots.longest
+
+    def get_max_length(self) -> int:
+        return self._slots.capacity
+
+
+class SlotCache(Cache):
+    """All layers, and where the next tokens go."""
+
+    def __init__(self, num_layers: int, num_slots: int, capacity: int) -> None:
+        self.num_slots = num_slots
+        self.capacity = capacity
+        self.num_rows = 0
+        self.longest = 0
+        self.write_index = torch.empty(0, dtype=torch.int64)
+        self.slots = [SlotLayer(self) for _ in range(num_layers)]
+        super().__init__(layers=[*self.slots])
+
+    def aim(self, position_n: Tensor, longest: int) -> None:
+        """The next `update` writes the token of row i at position_n[i]; rows then have up to `longest` tokens."""
+        heads = self.slots[0].keys.shape[1]
+        self.num_rows, self.longest = len(position_n), longest
+        first_n1 = torch.arange(self.num_rows, device=position_n.device).unsqueeze(1) * (heads * self.capacity)
+        head_h = torch.arange(heads, device=position_n.device) * self.capacity
+        self.write_index = (first_n1 + position_n.unsqueeze(1) + head_h).flatten()
+
+    def put(self, first: int, prompts: Prompts, prompt_m: Tensor) -> None:
+        """Copy prompts into the slots from `first` on: into slot first + i the prompt prompt_m[i]."""
+        rows = slice(first, first + len(prompt_m))
+        for slot, key_ghpd, value_ghpd in zip(self.slots, prompts.keys, prompts.values, strict=True):
+            if not slot.is_initialized:
+                slot.lazy_initialization(key_ghpd, value_ghpd)
+            slot.keys[rows, :, : key_ghpd.shape[2]] = key_ghpd[prompt_m]
+            slot.values[rows, :, : value_ghpd.shape[2]] = value_ghpd[prompt_m]
+
+    def move(self, source: Sequence[int], target: Sequence[int], longest: int) -> None:
+        """Copy slots of up to `longest` tokens to other places; nobody is in both lists."""
+        for slot in self.slots:
+            for tensor in (slot.keys, slot.values):
+                for here, there in zip(source, target, strict=True):
+                    tensor[there, :, :longest] = tensor[here, :, :longest]
+
+    def contents(self, num_rows: int, longest: int) -> tuple[list[Tensor], list[Tensor]]:
+        """Copies of keys and values in use, [n, h, t, d] for each layer."""
+        used = [slot for slot in self.slots if slot.is_initialized]
+        keys = [slot.keys[:num_rows, :, :longest].clone() for slot in used]
+        return keys, [slot.values[:num_rows, :, :longest].clone() for slot in used]
+
+    def fill(self, keys: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+        """What `contents` gave, into fresh slots."""
+        for slot, key_nhtd, value_nhtd in zip(self.slots, keys, values, strict=True):
+            slot.lazy_initialization(key_nhtd, value_nhtd)
+            slot.keys[: len(key_nhtd), :, : key_nhtd.shape[2]] = key_nhtd
+            slot.values[: len(value_nhtd), :, : value_nhtd.shape[2]] = value_nhtd
+
+
+def _room(like_hpd: Tensor, num_slots: int, capacity: int) -> Tensor:
+    heads, _, width = like_hpd.shape[-3:]
+    return like_hpd.new_zeros(num_slots, heads, capacity, width)
+
+
+def _flat(tensor_rhcd: Tensor) -> Tensor:
+    """[r * h * c, d]: one line for each token of a head."""
+    return tensor_rhcd.view(-1, tensor_rhcd.shape[-1])

@@ -1,0 +1,42 @@
+"""What the embedded engine refuses, before anything starts: settings and requests that cannot work.
+
+Called by the engine's constructor and by `submit`. One clear error each; nothing is changed by a refusal.
+"""
+
+from __future__ import annotations
+
+import math
+
+from scalerl.errors import InputError
+from scalerl.pipeline.types import EngineSettings, GroupRequest
+
+
+def check_settings(settings: EngineSettings) -> None:
+    for name in ("rows", "max_response", "max_prompt"):
+        if (value := getattr(settings, name)) < 1:
+            raise InputError(f"engine settings: {name}", value, "a whole number of at least 1")
+    if not (settings.temperature > 0 and math.isfinite(settings.temperature)):
+        raise InputError("engine settings: temperature", settings.temperature, "a finite number above 0")
+    if settings.eos_id in settings.phrase_ids:
+        raise InputError("engine settings: phrase_ids", settings.phrase_ids, "no end-of-text token in the phrase")
+
+
+def check_request(request: GroupRequest, settings: EngineSettings, context: int, vocabulary: int) -> None:
+    where = f"request {request.index}, problem {request.problem_id}"
+    num_tokens = len(request.prompt_ids)
+    if not num_tokens:
+        raise InputError("an empty prompt", allowed="at least one token", where=where)
+    if num_tokens > settings.max_prompt:
+        raise InputError("tokens of the prompt", num_tokens, f"at most {settings.max_prompt}", where)
+    if num_tokens + settings.max_response > context:
+        allowed = f"at most {context - settings.max_response}: the policy's context less {settings.max_response} tokens"
+        raise InputError("tokens of the prompt", num_tokens, f"{allowed} of response", where)
+    if not all(0 <= token < vocabulary for token in request.prompt_ids):
+        wrong = next(token for token in request.prompt_ids if not 0 <= token < vocabulary)
+        raise InputError("a token of the prompt", wrong, f"0 to {vocabulary - 1}", where)
+    if not request.seeds:
+        raise InputError("a request without seeds", allowed="one seed for each rollout", where=where)
+    if len(request.interruptions) != len(request.seeds):
+        raise InputError("interruptions", len(request.interruptions), f"one for each of {len(request.seeds)}", where)
+    if negative := [at for at in request.interruptions if at is not None and at < 0]:
+        raise InputError("an interruption", negative[0], "0 or more", where)

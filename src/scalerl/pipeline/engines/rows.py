@@ -1,0 +1,181 @@
+"""The rows in flight: what each rollout has written so far, as numpy arrays. All rows are advanced at once.
+
+Owned by the embedded engine. Knows nothing of the model or its cache; rows 0 .. n - 1 are in flight, and `retire` says
+which of them move so that this stays true.
+
+Shapes: r = rows of the engine, n = rows in flight, t = tokens of the longest response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from scalerl.pipeline.engines.sampling import seed_bits
+from scalerl.pipeline.types import EngineSettings, Finished, GroupRequest, Rollout
+
+NEVER = -1
+"""In `interruption_r`: the rollout is not to be interrupted."""
+
+
+@dataclass(frozen=True)
+class Retired:
+    """Rollouts that are complete, and the rows that moved into the gaps they left: `source[i]` to `target[i]`."""
+
+    finished: tuple[Finished, ...]
+    source: list[int]
+    target: list[int]
+
+
+class Rows:
+    """State of every row. Arrays have one line for each row; only the first `num_rows` lines mean anything."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self._settings = settings
+        self._phrase = np.array(settings.phrase_ids, dtype=np.int64)
+        self._end_thinking = np.array(settings.end_thinking_ids, dtype=np.int64)
+        rows, longest = settings.rows, settings.max_response
+        self.num_rows = 0
+        self.request_r = np.zeros(rows, dtype=np.int64)
+        self.place_r = np.zeros(rows, dtype=np.int64)
+        self.seed_r = np.zeros(rows, dtype=np.uint64)
+        self.prompt_r = np.zeros(rows, dtype=np.int64)  # tokens of the prompt
+        self.written_r = np.zeros(rows, dtype=np.int64)  # tokens of the response
+        self.interruption_r = np.zeros(rows, dtype=np.int64)  # NEVER once thinking has ended or the phrase has begun
+        self.injected_r = np.zeros(rows, dtype=np.int64)  # tokens of the phrase
+        self.injecting_r = np.zeros(rows, dtype=np.bool_)  # the next token is one of the phrase
+        self.tokens_rt = np.zeros((rows, longest), dtype=np.int64)
+        self.logprobs_rt = np.zeros((rows, longest), dtype=np.float32)
+        self.versions_rt = np.zeros((rows, longest), dtype=np.int32)
+        self.own_rt = np.zeros((rows, longest), dtype=np.bool_)
+
+    @property
+    def num_free(self) -> int:
+        return self._settings.rows - self.num_rows
+
+    @property
+    def last_token_n(self) -> NDArray[np.int64]:
+        """The token that each row reads next; every row has written one."""
+        now = slice(self.num_rows)
+        last_n: NDArray[np.int64] = self.tokens_rt[np.arange(self.num_rows), self.written_r[now] - 1]
+        return last_n
+
+    @property
+    def position_n(self) -> NDArray[np.int64]:
+        """Where in the sequence, prompt included, that token stands."""
+        now = slice(self.num_rows)
+        return self.prompt_r[now] + self.written_r[now] - 1
+
+    def admit(self, request: GroupRequest, first: int, last: int) -> slice:
+        """Rollouts first .. last - 1 of a group into the next free rows."""
+        new = slice(self.num_rows, self.num_rows + last - first)
+        self.num_rows = new.stop
+        self.request_r[new] = request.index
+        self.place_r[new] = np.arange(first, last)
+        self.seed_r[new] = np.array([seed_bits(seed) for seed in request.seeds[first:last]], dtype=np.uint64)
+        self.prompt_r[new] = len(request.prompt_ids)
+        self.written_r[new] = 0
+        self.interruption_r[new] = [NEVER if at is None else at for at in request.interruptions[first:last]]
+        if not len(self._phrase):
+            self.interruption_r[new] = NEVER
+        self.injected_r[new] = 0
+        self.injecting_r[new] = self.interruption_r[new] == 0
+        return new
+
+    def advance(self, token_n: NDArray[np.int64], logprob_n: NDArray[np.float32], version_n: NDArray[np.int32]) -> int:
+        """One token for every row: the one sampled, or the next of the phrase. Returns how many were sampled."""
+        now, row_n, at_n = slice(self.num_rows), np.arange(self.num_rows), self.written_r[: self.num_rows].copy()
+        injecting_n = self.injecting_r[now].copy()
+        if injecting_n.any():
+            forced_n = self._phrase[np.minimum(self.injected_r[now], len(self._phrase) - 1)]
+            token_n = np.where(injecting_n, forced_n, token_n)
+            logprob_n = np.where(injecting_n, np.float32(0), logprob_n)
+            self.injected_r[now] += injecting_n
+        self.tokens_rt[row_n, at_n] = token_n
+        self.logprobs_rt[row_n, at_n] = logprob_n
+        self.versions_rt[row_n, at_n] = version_n
+        self.own_rt[row_n, at_n] = ~injecting_n
+        self.written_r[now] += 1
+        self._interrupt(now)
+        return int(self.num_rows - injecting_n.sum())
+
+    def _interrupt(self, now: slice) -> None:
+        """Decide for every row whether its next token is one of the phrase."""
+        if not len(self._phrase):
+            return
+        # Only rows that wait for their interruption are looked at, and those have written own tokens only.
+        waiting_n = self.interruption_r[now] != NEVER
+        self.interruption_r[now][waiting_n & self._ends_thinking(now)] = NEVER
+        begins_n = self.interruption_r[now] == self.written_r[now]
+        started_n = (self.injected_r[now] > 0) & (self.injected_r[now] < len(self._phrase))
+        self.injecting_r[now] = begins_n | started_n
+        self.interruption_r[now][self.injected_r[now] > 0] = NEVER
+
+    def _ends_thinking(self, now: slice) -> NDArray[np.bool_]:
+        """Rows whose last tokens are those that end thinking."""
+        size = len(self._end_thinking)
+        if not size:
+            return np.zeros(self.num_rows, dtype=np.bool_)
+        at_n1 = self.written_r[now, None] - size
+        tail = self.tokens_rt[np.arange(self.num_rows)[:, None], np.maximum(at_n1 + np.arange(size), 0)]
+        ends_n: NDArray[np.bool_] = (tail == self._end_thinking).all(axis=1) & (at_n1[:, 0] >= 0)
+        return ends_n
+
+    def retire(self) -> Retired:
+        """Take the complete rollouts out; rows from the end move into the gaps."""
+        now = slice(self.num_rows)
+        written_n = self.written_r[now]
+        row_n = np.arange(self.num_rows)
+        last_n = written_n - 1
+        ended_n = (self.tokens_rt[row_n, last_n] == self._settings.eos_id) & self.own_rt[row_n, last_n]
+        done_n = ended_n | (written_n == self._settings.max_response)
+        done = np.flatnonzero(done_n)
+        if not len(done):
+            return Retired((), [], [])
+        finished = tuple(self._finished(row, truncated=not ended_n[row]) for row in done.tolist())
+        left = self.num_rows - len(done)
+        gaps = done[done < left].tolist()
+        movers = (np.flatnonzero(~done_n[left:]) + left).tolist()
+        for name in _ARRAYS:
+            array = getattr(self, name)
+            array[gaps] = array[movers]
+        self.num_rows = left
+        return Retired(finished, movers, gaps)
+
+    def _finished(self, row: int, *, truncated: bool) -> Finished:
+        written = slice(self.written_r[row])
+        rollout = Rollout(
+            tokens=self.tokens_rt[row, written].copy(),
+            logprobs=self.logprobs_rt[row, written].copy(),
+            versions=self.versions_rt[row, written].copy(),
+            own=self.own_rt[row, written].copy(),
+            truncated=truncated,
+            interrupted=bool(self.injected_r[row]),
+        )
+        return Finished(int(self.request_r[row]), int(self.place_r[row]), rollout)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Copies of every row in flight, for a checkpoint. Seeds are stored as signed numbers, bit for bit."""
+        return {name: torch.from_numpy(_signed(getattr(self, name)[: self.num_rows]).copy()) for name in _ARRAYS}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """What `tensors` gave."""
+        self.num_rows = len(tensors["request_r"])
+        for name in _ARRAYS:
+            _signed(getattr(self, name))[: self.num_rows] = tensors[name].numpy()
+
+
+_ARRAYS = (
+    "request_r", "place_r", "seed_r", "prompt_r", "written_r", "interruption_r", "injected_r", "injecting_r",
+    "tokens_rt", "logprobs_rt", "versions_rt", "own_rt",
+)  # fmt: skip
+
+
+def _signed(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    """safetensors and torch know no arithmetic on unsigned 64 bits; the view has the same bits."""
+    return array.view(np.int64) if array.dtype == np.uint64 else array

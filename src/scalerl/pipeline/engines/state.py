@@ -1,0 +1,87 @@
+"""The state of the embedded engine as JSON values and tensors, and back: rows, caches, queue, and the prompt kept.
+
+Called by the engine's `snapshot` and `restore`. The weights are not in it. Everything is a copy: the engine may go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scalerl.errors import InputError
+from scalerl.pipeline.engines.cache import Prompts, SlotCache
+from scalerl.pipeline.engines.rows import Rows
+from scalerl.pipeline.engines.waiting import Leftover, Waiting
+from scalerl.pipeline.types import EngineSettings, GroupRequest, Snapshot
+
+
+def settings_values(settings: EngineSettings) -> dict[str, Any]:
+    """As JSON gives them back."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(settings).items()}
+
+
+def save(rows: Rows, waiting: Waiting, cache: SlotCache) -> Snapshot:
+    """Everything in flight and queued."""
+    num_rows = rows.num_rows
+    keys, values = cache.contents(num_rows, int(rows.position_n.max()) + 1 if num_rows else 0)
+    tensors = {f"rows.{name}": tensor for name, tensor in rows.tensors().items()}
+    tensors |= _numbered("slots.keys", keys) | _numbered("slots.values", values)
+    leftover = waiting.leftover
+    if leftover is not None:
+        prompt = leftover.prompt
+        tensors |= _numbered("prompt.keys", prompt.keys) | _numbered("prompt.values", prompt.values)
+        tensors["prompt.logits"] = prompt.logits_gv
+    state: dict[str, Any] = {
+        "waiting": [_request_values(request) for request in waiting.requests],
+        "started": waiting.started,
+        "prompt_version": None if leftover is None else leftover.version,
+    }
+    return Snapshot(state, {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()})
+
+
+def load(snapshot: Snapshot, rows: Rows, waiting: Waiting, cache: SlotCache, device: torch.device) -> None:
+    """Into parts that are new and empty."""
+    of_rows = {name: tensor for name, tensor in snapshot.tensors.items() if name.startswith("rows.")}
+    rows.load({name.removeprefix("rows."): tensor for name, tensor in of_rows.items()})
+    tensors = {name: tensor.to(device) for name, tensor in snapshot.tensors.items() if name not in of_rows}
+    keys = _unnumbered("slots.keys", tensors)
+    if keys:
+        cache.fill(keys, _unnumbered("slots.values", tensors))
+    waiting.requests.extend(_request(values) for values in snapshot.values["waiting"])
+    waiting.started = snapshot.values["started"]
+    version = snapshot.values["prompt_version"]
+    if version is not None:
+        keys, values = _unnumbered("prompt.keys", tensors), _unnumbered("prompt.values", tensors)
+        waiting.leftover = Leftover(Prompts(keys, values, tensors["prompt.logits"]), version)
+
+
+def check_settings(snapshot: Snapshot, settings: EngineSettings) -> None:
+    """An engine with other settings would go on differently, or not at all."""
+    saved, own = snapshot.values["settings"], settings_values(settings)
+    for name, value in own.items():
+        if saved.get(name) != value:
+            raise InputError(f"{name} in the snapshot of the engine", saved.get(name), f"as in the settings, {value}")
+
+
+def _request_values(request: GroupRequest) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(request).items()}
+
+
+def _request(values: Mapping[str, Any]) -> GroupRequest:
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+    }
+    return GroupRequest(**fields)
+
+
+def _numbered(name: str, tensors: Sequence[Tensor]) -> dict[str, Tensor]:
+    return {f"{name}.{layer}": tensor for layer, tensor in enumerate(tensors)}
+
+
+def _unnumbered(name: str, tensors: Mapping[str, Tensor]) -> list[Tensor]:
+    count = sum(key.startswith(f"{name}.") for key in tensors)
+    return [tensors[f"{name}.{layer}"] for layer in range(count)]

@@ -1,0 +1,97 @@
+"""Evaluation: the pass rate of one policy version on fixed held-out problems.
+
+Called by the session at step 0 and then regularly, with an engine of its own, so that nothing under way is disturbed
+and every token comes from the version that is measured. Seeds depend on run, version and problem alone: an evaluation
+can be repeated, and a resumed run measures what the uninterrupted one would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean, stdev
+
+from torch import Tensor
+
+from scalerl.compute import Ledger, Usage
+from scalerl.config import RunConfig
+from scalerl.errors import InputError
+from scalerl.pipeline.generator import Generator
+from scalerl.pipeline.source import Encode, request_for, rollout_seeds
+from scalerl.pipeline.types import EvalPoint, Group, GroupRequest
+from scalerl.recipe import Recipe
+from scalerl.tasks import Problem, Task
+
+Watch = Callable[[int, int], None]
+"""Called with the number of groups finished and wanted."""
+
+
+class Evaluator:
+    """Asks the same questions again and again."""
+
+    def __init__(self, run: RunConfig, generator: Generator, task: Task, recipe: Recipe, encode: Encode) -> None:
+        self._run = run
+        self._generator = generator
+        self._recipe = recipe
+        self._encode = encode
+        self._problems = held_out_problems(task, run.scale.evaluation.problems)
+
+    def evaluate(
+        self, weights: Mapping[str, Tensor], version: int, ledger: Ledger, watch: Watch
+    ) -> tuple[EvalPoint, Usage]:
+        """The point of this version, and what measuring it cost."""
+        self._generator.load_weights(weights, version)
+        groups, usage = write_all(self._generator, [self._request(p, version) for p in self._problems], watch)
+        return summary(groups, version, self._run.scale.evaluation.samples, ledger), usage
+
+    def _request(self, problem: Problem, version: int) -> GroupRequest:
+        seeds = rollout_seeds(
+            self._run.scale.evaluation.samples, self._run.seed, "evaluation", version, problem.id
+        )  # fmt: skip
+        max_prompt = self._run.scale.tokens.prompt
+        return request_for(problem, problem.index, seeds, self._recipe, self._encode, max_prompt)
+
+
+def held_out_problems(task: Task, wanted: int) -> Sequence[Problem]:
+    """The first held-out problems; a task with fewer is an error, not a smaller evaluation."""
+    pool = task.problems("held_out")
+    if pool.size is not None and pool.size < wanted:
+        allowed = f"at most {pool.size}, the held-out problems of the task {task.name!r}"
+        raise InputError("scale.evaluation.problems", wanted, allowed)
+    return pool[:wanted]
+
+
+def write_all(generator: Generator, requests: Sequence[GroupRequest], watch: Watch) -> tuple[list[Group], Usage]:
+    """Submit everything and decode until all of it is done."""
+    for request in requests:
+        generator.submit(request)
+    groups: list[Group] = []
+    usage = Usage()
+    while generator.num_pending:
+        step = generator.advance()
+        usage += step.usage
+        if step.groups:
+            groups.extend(step.groups)
+            watch(len(groups), len(requests))
+    return groups, usage
+
+
+def summary(groups: Sequence[Group], version: int, num_samples: int, ledger: Ledger) -> EvalPoint:
+    """A point from its groups. A rollout whose verifier failed is missing, not wrong."""
+    groups = sorted(groups, key=lambda group: group.request.index)
+    per_problem = {group.request.problem_id: (group.num_correct, group.num_judged) for group in groups}
+    rates = [correct / judged for correct, judged in per_problem.values() if judged]
+    if not rates:
+        raise InputError("no answer of the evaluation could be judged", allowed="a verifier that works", where=f"step {version}")
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    return EvalPoint(
+        step=version,
+        pass_rate=fmean(rates),
+        num_problems=len(rates),
+        num_samples=num_samples,
+        num_judged=sum(judged for _, judged in per_problem.values()),
+        standard_error=stdev(rates) / len(rates) ** 0.5 if len(rates) > 1 else None,
+        truncation_rate=fmean(rollout.truncated for rollout in rollouts),
+        mean_length=fmean(len(rollout) for rollout in rollouts),
+        ledger=ledger,
+        per_problem=per_problem,
+    )

@@ -1,0 +1,138 @@
+"""The generator's process, seen from the trainer: start it, talk to it, notice its death, end it.
+
+Used by `local`. A thread empties the pipe at all times, so the generator never waits for a trainer that is busy with a
+step; what it read is handled by the caller's thread alone. Knows nothing about slots or batches.
+"""
+
+from __future__ import annotations
+
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+
+from scalerl.errors import ScaleRLError
+from scalerl.pipeline.launch.worker import Build, Failed, Progress, Submit, UseWeights, serve
+
+_END_S = 5.0
+"""How long a process may take to end before it is killed."""
+
+_Inbox = queue.SimpleQueue[Progress | Failed | None]
+"""None: the pipe has ended."""
+
+
+class GeneratorDiedError(ScaleRLError, RuntimeError):
+    """The generator's process ended without being told to. The last checkpoint is valid."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(how)
+        self.how = how
+
+    def __str__(self) -> str:
+        return f"the generator process {self.how}; the run can be resumed from its last checkpoint"
+
+
+class RemoteTraceback(Exception):  # noqa: N818  # a text that stands in front of another error, never raised alone
+    """Where an error happened in the other process."""
+
+    def __str__(self) -> str:
+        return f"in the generator process:\n{self.args[0]}"
+
+
+class GeneratorProcess:
+    """A child process that runs `worker.serve`. `build` makes its generator there: it must be picklable."""
+
+    def __init__(self, build: Build, threads: int) -> None:
+        context = get_context("spawn")
+        self.lock = context.Lock()
+        """For `SharedWeights`."""
+        self._link, there = context.Pipe()
+        self._process = context.Process(
+            target=serve, args=(there, self.lock, threads, build), name="scalerl-generator", daemon=True
+        )
+        with _without_interrupts():
+            self._process.start()
+        there.close()  # or the end of the child would not end the pipe
+        self._inbox: _Inbox = queue.SimpleQueue()
+        self._listener = threading.Thread(target=_collect, args=(self._link, self._inbox), daemon=True)
+        self._listener.start()
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid
+
+    def alive(self) -> bool:
+        return self._process.is_alive()
+
+    def send(self, message: Submit | UseWeights) -> None:
+        try:
+            self._link.send(message)
+        except ConnectionError:
+            while True:  # the reason comes after whatever it sent before
+                self.receive()
+
+    def receive(self, *, wait: bool = True) -> Progress | None:
+        """The next message; None: there is none now. Errors of the process are raised here, its death is one."""
+        try:
+            message = self._inbox.get(block=wait)
+        except queue.Empty:
+            return None
+        if isinstance(message, Progress):
+            return message
+        self._inbox.put(message)  # everybody who asks again gets the same answer
+        raise self._death() if message is None else _failure(message)
+
+    def close(self) -> None:
+        """End the process; it is gone when this returns. Its work is lost: a checkpoint holds the requests."""
+        if not self._link.closed:
+            self._process.terminate()
+            self._process.join(_END_S)
+            if self._process.is_alive():
+                self._process.kill()
+                self._process.join()
+            self._listener.join()
+            self._link.close()
+
+    def _death(self) -> ScaleRLError:
+        self._process.join(_END_S)
+        return GeneratorDiedError(_how_it_ended(self._process.exitcode))
+
+
+def _collect(link: Connection, inbox: _Inbox) -> None:
+    try:
+        while True:
+            inbox.put(link.recv())
+    except (EOFError, OSError):
+        inbox.put(None)
+
+
+def _failure(failed: Failed) -> ScaleRLError:
+    error = failed.error or GeneratorDiedError(f"failed ({failed.summary})")
+    error.__cause__ = RemoteTraceback(failed.traceback)
+    return error
+
+
+def _how_it_ended(code: int | None) -> str:
+    if code is None:
+        return "closed its pipe and hangs"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    name = signal.Signals(-code).name
+    return f"was killed by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """A child that is started here inherits that Ctrl-C does not reach it, from its first moment on."""
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,44 @@
+"""AdamW's state by parameter name, so that it can be kept in safetensors and found again in another process.
+
+Used by the trainer for its snapshots. torch's own `state_dict` numbers parameters instead of naming them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import AdamW
+
+from scalerl.errors import InputError
+
+_PARTS = ("step", "exp_avg", "exp_avg_sq")
+"""What AdamW keeps for each parameter: updates made, and the means of gradient and squared gradient."""
+
+
+def save_optimiser(model: nn.Module, optimiser: AdamW) -> dict[str, Tensor]:
+    """Copies, named `part/parameter`; nothing for a parameter that has had no update yet."""
+    return {
+        f"{part}/{name}": optimiser.state[parameter][part].detach().clone()
+        for name, parameter in model.named_parameters()
+        if optimiser.state.get(parameter)
+        for part in _PARTS
+    }
+
+
+def restore_optimiser(model: nn.Module, optimiser: AdamW, tensors: Mapping[str, Tensor]) -> None:
+    """The opposite; everything is checked before anything is changed."""
+    rest = dict(tensors)
+    states: dict[Tensor, dict[str, Any]] = {}
+    for name, parameter in model.named_parameters():
+        found = {part: rest.pop(f"{part}/{name}") for part in _PARTS if f"{part}/{name}" in rest}
+        shapes = [found[part].shape for part in ("exp_avg", "exp_avg_sq") if part in found]
+        if found and (len(found) != len(_PARTS) or any(shape != parameter.shape for shape in shapes)):
+            raise InputError("saved optimiser state of another policy: parameter", name, f"shape {[*parameter.shape]}")
+        if found:
+            states[parameter] = {part: tensor.clone() for part, tensor in found.items()}
+    if rest:
+        raise InputError("saved optimiser state of another policy: parameter", min(rest), "those of the policy")
+    optimiser.state.clear()
+    optimiser.state.update(states)

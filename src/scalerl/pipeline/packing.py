@@ -1,0 +1,98 @@
+"""Requests, rollouts and groups as JSON values and tensors, for checkpoints, and back. Exact both ways; no pickles.
+
+Used by whatever holds some of them when a checkpoint is taken: buffer, generator, launchers. All tokens of all rollouts
+stand one after the other in four tensors; the JSON says how long each rollout is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from scalerl.pipeline.types import Group, GroupRequest, Rollout, Snapshot
+from scalerl.tasks import Verdict
+
+_ARRAYS: Mapping[str, type[np.generic]] = {
+    "tokens": np.int64,
+    "logprobs": np.float32,
+    "versions": np.int32,
+    "own": np.bool_,
+}
+"""The arrays of a `Rollout`, which are all of one length."""
+
+
+def request_to_json(request: GroupRequest) -> dict[str, Any]:
+    return {
+        "index": request.index,
+        "split": request.split,
+        "problem": request.problem,
+        "problem_id": request.problem_id,
+        "prompt_ids": list(request.prompt_ids),
+        "seeds": list(request.seeds),
+        "interruptions": list(request.interruptions),
+    }
+
+
+def request_from_json(values: Mapping[str, Any]) -> GroupRequest:
+    lists = {key: tuple(values[key]) for key in ("prompt_ids", "seeds", "interruptions")}
+    return GroupRequest(**{**values, **lists})
+
+
+def pack_rollouts(rollouts: Sequence[Rollout]) -> Snapshot:
+    """Rollouts in their order."""
+    return Snapshot(
+        values={
+            "lengths": [len(rollout) for rollout in rollouts],
+            "truncated": [rollout.truncated for rollout in rollouts],
+            "interrupted": [rollout.interrupted for rollout in rollouts],
+        },
+        tensors={name: torch.from_numpy(_joined(rollouts, name)) for name in _ARRAYS},
+    )
+
+
+def unpack_rollouts(snapshot: Snapshot) -> tuple[Rollout, ...]:
+    """The rollouts that `pack_rollouts` was given."""
+    values = snapshot.values
+    stops = np.cumsum(values["lengths"], dtype=np.int64).tolist()
+    starts = [0, *stops][: len(stops)]
+    arrays = {name: snapshot.tensors[name].numpy() for name in _ARRAYS}
+    return tuple(
+        # Copies: a slice would keep the arrays of a whole checkpoint in memory.
+        Rollout(**{name: array[start:stop].copy() for name, array in arrays.items()}, truncated=cut, interrupted=told)
+        for start, stop, cut, told in zip(starts, stops, values["truncated"], values["interrupted"], strict=True)
+    )
+
+
+def pack_groups(groups: Sequence[Group]) -> Snapshot:
+    """Groups in their order; a key `groups` beside those of `pack_rollouts`."""
+    packed = pack_rollouts([rollout for group in groups for rollout in group.rollouts])
+    values = [
+        {
+            "request": request_to_json(group.request),
+            "num_rollouts": len(group.rollouts),
+            "verdicts": [{"status": verdict.status, "detail": verdict.detail} for verdict in group.verdicts],
+        }
+        for group in groups
+    ]
+    return Snapshot({"groups": values, **packed.values}, packed.tensors)
+
+
+def unpack_groups(snapshot: Snapshot) -> tuple[Group, ...]:
+    """The groups that `pack_groups` was given."""
+    rollouts = iter(unpack_rollouts(snapshot))
+    return tuple(
+        Group(
+            request=request_from_json(values["request"]),
+            rollouts=tuple(next(rollouts) for _ in range(values["num_rollouts"])),
+            verdicts=tuple(Verdict(**verdict) for verdict in values["verdicts"]),
+        )
+        for values in snapshot.values["groups"]
+    )
+
+
+def _joined(rollouts: Sequence[Rollout], name: str) -> np.ndarray[Any, Any]:
+    parts = [np.empty(0, _ARRAYS[name]), *(getattr(rollout, name) for rollout in rollouts)]
+    return np.concatenate(parts, dtype=_ARRAYS[name], casting="no")

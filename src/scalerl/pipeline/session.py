@@ -1,0 +1,205 @@
+"""A training run from its config to its last checkpoint: the loop that every launcher shares.
+
+    batch -> step -> new weights out -> (evaluate) -> (save) -> again, until the budget is used up
+
+Called by the command line and by studies through `train`. Whatever is wrong with the input is found before the run
+directory is made. Everything that happened is in that directory; the observer is only told.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from scalerl.compute import Ledger, Usage
+from scalerl.config import RunConfig
+from scalerl.pipeline import budget, checkpoint
+from scalerl.pipeline.assemble import Ground, ground
+from scalerl.pipeline.launch.feed import Feed
+from scalerl.pipeline.launch.open import open_feed
+from scalerl.pipeline.observe import Silent
+from scalerl.pipeline.records import point_from_line, point_line, problem_lines, step_line
+from scalerl.pipeline.schedule import schedule_of
+from scalerl.pipeline.trainer import Trainer
+from scalerl.pipeline.types import EvalPoint, Group, Observer, Snapshot, StepRecord, StopReason
+from scalerl.policy.load import LoadedPolicy, Progress, load_policy, read_policy
+from scalerl.runs import RunDirectory
+
+Stop = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """How a run ended, or where it was stopped."""
+
+    folder: Path
+    reason: StopReason
+    step: int
+    points: tuple[EvalPoint, ...]
+    ledger: Ledger
+
+
+def train(
+    run: RunConfig,
+    out: Path,
+    *,
+    resume: bool = False,
+    observer: Observer | None = None,
+    cache: Path | None = None,
+    should_stop: Stop | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> TrainResult:
+    """Train, or go on with a run that was stopped; `progress` hears of the warm start."""
+    with _threads(run.scale.launcher.threads):
+        RunDirectory.check(out, run, resume=resume)
+        start = load_policy(run, cache, progress)
+        base = ground(run, start.tokenizer)
+        with RunDirectory.hold(out, run) as directory:
+            saved = checkpoint.load_newest(directory.checkpoints) if resume else None
+            session = _Session(base, directory, start, saved, observer or Silent(), should_stop or _never)
+            try:
+                return session.run()
+            finally:
+                session.close()
+
+
+class _Session:
+    """The state of the loop: the step, the ledger, and the points so far."""
+
+    def __init__(
+        self,
+        base: Ground,
+        directory: RunDirectory,
+        start: LoadedPolicy,
+        saved: checkpoint.Checkpoint | None,
+        observer: Observer,
+        should_stop: Stop,
+    ) -> None:
+        self._base, self._directory, self._observer, self._should_stop = base, directory, observer, should_stop
+        self._run = base.run
+        self._tokenizer = start.tokenizer
+        self._schedule = schedule_of(self._run.recipe.asynchrony)
+        self._step = 0 if saved is None else saved.step
+        self._ledger = Ledger()
+        self._wall_before_s = 0.0
+        self._saved_step: int | None = None if saved is None else saved.step
+        folder = start.folder if saved is None else saved.policy
+        model = start.model if saved is None else read_policy(saved.policy, self._run.scale.model.dtype)
+        self._trainer = _trainer(base, model, start)
+        self._evaluator = base.evaluator(model, self._step)
+        self._feed: Feed = open_feed(base, model, folder, self._step)
+        self._restore(saved)
+        self._started = time.monotonic()
+
+    def run(self) -> TrainResult:
+        self._observer.started(self._step, self._ledger, self._points)
+        if not self._points:
+            self._evaluate()
+        while (reason := self._reason()) is None:
+            groups = self._feed.batch(self._step)
+            if groups is None:
+                reason = "exhausted"
+                break
+            self._train_on(groups)
+            if self._step % self._run.scale.evaluation.every == 0:
+                self._evaluate()
+            if self._step % self._run.scale.checkpoint_every == 0:
+                self._save()
+        return self._finish(reason)
+
+    def close(self) -> None:
+        self._feed.close()
+
+    def _reason(self) -> StopReason | None:
+        if budget.spent(self._run.scale.budget, self._step, self._ledger):
+            return "budget"
+        return "interrupted" if self._should_stop() else None
+
+    def _train_on(self, groups: Sequence[Group]) -> None:
+        started = time.perf_counter()
+        result = self._trainer.step(groups, self._step, self._schedule.max_age)
+        device_s = time.perf_counter() - started
+        self._step += 1
+        self._feed.publish(self._trainer.weights(), self._step, result.flops)
+        report = self._feed.report()
+        self._ledger = self._ledger.book("training", Usage(device_s, result.flops, result.tokens))
+        self._ledger = self._ledger.book("generation", report.usage)
+        record = StepRecord(self._step, {**result.values, **report.values}, self._ledger, self._wall_s())
+        self._directory.metrics.append(step_line(record))
+        self._observer.stepped(record)
+
+    def _evaluate(self) -> None:
+        def watch(finished: int, wanted: int) -> None:
+            self._observer.generating(self._step, finished, wanted)
+
+        point, usage = self._evaluator.evaluate(self._trainer.weights(), self._step, self._ledger, watch)
+        self._ledger = self._ledger.book("evaluation", usage)
+        self._points.append(point)
+        self._directory.write_evaluation(self._step, problem_lines(point))
+        self._directory.evals.append(point_line(point, self._wall_s()))
+        self._observer.evaluated(point)
+
+    def _save(self) -> None:
+        offsets = {"metrics": self._directory.metrics.offset(), "evals": self._directory.evals.offset()}
+        values = {"ledger": self._ledger.to_dict(), "wall_s": self._wall_s(), "offsets": offsets}
+        parts = {"session": Snapshot(values), "trainer": self._trainer.snapshot(), "feed": self._feed.snapshot()}
+        folder = checkpoint.save(
+            self._directory.checkpoints, self._step, parts, model=self._trainer.model, tokenizer=self._tokenizer
+        )
+        self._saved_step = self._step
+        self._observer.saved(self._step, folder)
+
+    def _finish(self, reason: StopReason) -> TrainResult:
+        """The last point is measured unless the run is to go on; everything is saved."""
+        if reason != "interrupted" and self._points[-1].step != self._step:
+            self._evaluate()
+            self._saved_step = None
+        if self._saved_step != self._step:
+            self._save()
+        self._directory.finish(reason, self._step)
+        self._observer.stopped(reason, self._step, self._ledger)
+        return TrainResult(self._directory.path, reason, self._step, tuple(self._points), self._ledger)
+
+    def _restore(self, saved: checkpoint.Checkpoint | None) -> None:
+        """Take up the parts, and forget what was logged after the checkpoint: it will happen again."""
+        offsets = {"metrics": 0, "evals": 0}
+        if saved is not None:
+            values = saved.parts["session"].values
+            self._ledger, self._wall_before_s = Ledger.from_dict(values["ledger"]), values["wall_s"]
+            self._trainer.restore(saved.parts["trainer"])
+            self._feed.restore(saved.parts["feed"])
+            offsets = values["offsets"]
+        self._directory.metrics.truncate(offsets["metrics"])
+        self._directory.evals.truncate(offsets["evals"])
+        self._points = [point_from_line(line) for line in self._directory.evals.read()]
+
+    def _wall_s(self) -> float:
+        return self._wall_before_s + time.monotonic() - self._started
+
+
+def _trainer(base: Ground, model: PreTrainedModel, start: LoadedPolicy) -> Trainer:
+    reference = None
+    if base.run.recipe.kl_coefficient > 0:
+        reference = read_policy(start.folder, base.run.scale.model.dtype)
+    return Trainer(model, base.recipe, base.run, reference)
+
+
+@contextmanager
+def _threads(threads: int) -> Iterator[None]:
+    """As many threads as the config says, and afterwards as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _never() -> bool:
+    return False

@@ -1,0 +1,213 @@
+"""What moves through the pipeline: requests, rollouts, groups, snapshots, and the protocols of engine and observer.
+
+Plain data: numpy arrays and JSON values, so that everything can cross a process boundary and enter a checkpoint.
+
+The walk: a `GroupRequest` is admitted and charged a slot -> the engine writes its rollouts, token by token -> the
+verifier judges them -> a `Group` waits in the buffer -> a batch of groups is one step of the trainer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from scalerl.compute import Ledger
+from scalerl.tasks import Split, Verdict
+
+
+@dataclass(frozen=True)
+class GroupRequest:
+    """One prompt, to be answered once for each seed."""
+
+    index: int
+    """Number of the admission, from 0 without gaps. It decides the step: batch `index // prompts`."""
+    split: Split
+    problem: int
+    """With `split`, where the task finds the problem again: `task.problems(split)[problem]`."""
+    problem_id: str
+    prompt_ids: tuple[int, ...]
+    seeds: tuple[int, ...]
+    """One for each rollout; everything random about a rollout is a function of its seed."""
+    interruptions: tuple[int | None, ...]
+    """For each rollout, the thinking tokens after which the phrase is injected; None: never."""
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One answer, token by token. All arrays have the length of the response, the end-of-text token included."""
+
+    tokens: NDArray[np.int64]
+    logprobs: NDArray[np.float32]
+    """Log-prob of each token when it was sampled, at the sampling temperature; 0 for injected tokens."""
+    versions: NDArray[np.int32]
+    """Policy version that wrote each token; for injected tokens the version at that moment."""
+    own: NDArray[np.bool_]
+    """False for injected tokens: the policy did not choose them."""
+    truncated: bool
+    """Cut off by the token budget: there is no end-of-text token."""
+    interrupted: bool
+    """The phrase was injected."""
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True)
+class Group:
+    """A request with its rollouts, in the order of its seeds, and what the verifier says about them."""
+
+    request: GroupRequest
+    rollouts: tuple[Rollout, ...]
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def num_correct(self) -> int:
+        return sum(verdict.correct for verdict in self.verdicts)
+
+    @property
+    def num_judged(self) -> int:
+        """Rollouts whose verifier did not fail."""
+        return sum(verdict.judged for verdict in self.verdicts)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A rollout that the engine has just completed."""
+
+    request: int
+    """`GroupRequest.index`."""
+    position: int
+    """Its place in the group."""
+    rollout: Rollout
+
+
+@dataclass(frozen=True)
+class EngineStep:
+    """What one decode step did, for the ledger and for whoever waits for rollouts."""
+
+    finished: tuple[Finished, ...]
+    tokens: int
+    """Tokens that went through the model: prefilled prompts (each once for its group), injected and sampled tokens."""
+    attended: int
+    """Positions those tokens looked at, summed (see `ForwardCost.flops`)."""
+    sampled: int
+    """Tokens that were sampled."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """State of a part of the pipeline for a checkpoint: JSON values and tensors. No pickles."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """What an engine needs to know besides the model."""
+
+    rows: int
+    """Rollouts that are decoded together."""
+    max_response: int
+    """Tokens of the longest response; the phrase counts."""
+    max_prompt: int
+    """Tokens of the longest prompt."""
+    eos_id: int
+    end_thinking_ids: tuple[int, ...]
+    """Thinking has ended once these tokens stand one after the other."""
+    phrase_ids: tuple[int, ...]
+    """Injected at the interruption; empty where the recipe has none. It ends thinking."""
+    temperature: float
+    fp32_head: bool
+
+
+class Engine(Protocol):
+    """Writes rollouts. One step is one token for every row in flight; weights may change between two steps."""
+
+    @property
+    def version(self) -> int:
+        """Of the weights in use."""
+
+    @property
+    def num_pending(self) -> int:
+        """Rollouts that were submitted and have not come back."""
+
+    def submit(self, request: GroupRequest) -> None:
+        """Queue the rollouts of a prompt; they start as rows become free, in the order of submission."""
+
+    def step(self) -> EngineStep:
+        """Fill free rows, decode one token for every row, and return what is finished."""
+
+    def load_weights(self, weights: Mapping[str, Tensor], version: int) -> None:
+        """Copy new weights in, by parameter name. Rollouts in flight go on with their caches as they are."""
+
+    def snapshot(self) -> Snapshot:
+        """Everything in flight and queued, caches included: an engine restored from it goes on bit for bit. The
+        weights are not in it."""
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Take over a snapshot of an engine with the same settings and model shape."""
+
+
+@dataclass(frozen=True)
+class EvalPoint:
+    """One evaluation: a point of the curve."""
+
+    step: int
+    """Optimiser steps made so far; the policy version."""
+    pass_rate: float
+    """Mean over problems of the share of correct answers among the judged ones."""
+    num_problems: int
+    num_samples: int
+    """Answers for each problem."""
+    num_judged: int
+    """Answers whose verifier did not fail."""
+    standard_error: float | None
+    """Over problems; None with fewer than two."""
+    truncation_rate: float
+    mean_length: float
+    ledger: Ledger
+    """When the policy version came into being; this evaluation's own cost is not in `total`."""
+    per_problem: Mapping[str, tuple[int, int]]
+    """Problem id -> correct, judged."""
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One optimiser step, as metrics.jsonl holds it."""
+
+    step: int
+    """Steps made, this one included."""
+    values: Mapping[str, Any]
+    """Everything measured: plain numbers, None where there is nothing to say."""
+    ledger: Ledger
+    wall_s: float
+    """Since the run began, sessions before a resume included."""
+
+
+StopReason = Literal["budget", "exhausted", "interrupted"]
+"""Budget used up; no problem left to train on (all solved too often); the user asked to stop."""
+
+
+class Observer(Protocol):
+    """Who watches a run: the live view. Called from the trainer's thread; must not raise."""
+
+    def started(self, step: int, ledger: Ledger, points: Sequence[EvalPoint]) -> None:
+        """The run begins, or goes on at `step` with the points it has."""
+
+    def generating(self, version: int, num_finished: int, num_wanted: int) -> None:
+        """Rollouts are coming in for the next step, or for an evaluation."""
+
+    def stepped(self, record: StepRecord) -> None: ...
+
+    def evaluated(self, point: EvalPoint) -> None: ...
+
+    def saved(self, step: int, folder: Path) -> None: ...
+
+    def stopped(self, reason: StopReason, step: int, ledger: Ledger) -> None: ...

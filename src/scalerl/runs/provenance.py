@@ -1,0 +1,66 @@
+"""Where a run's numbers come from: versions, machine, command line and time of each session.
+
+Called by the run directory when a session begins. Holds no path of the user's home and nothing about the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy")
+_GIT_TIMEOUT_S = 10.0
+
+
+def describe_session(command: Sequence[str] | None = None) -> dict[str, Any]:
+    """This process, as JSON; `command` defaults to its own command line."""
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": [_without_home(part) for part in (sys.argv if command is None else command)],
+        "scalerl": _version("scalerl"),
+        "commit": commit(),
+        "python": platform.python_version(),
+        "packages": {package: _version(package) for package in PACKAGES},
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+    }
+
+
+def commit() -> str | None:
+    """The commit of scalerl itself, with `+changes` if files differ from it; None unless it runs from a checkout."""
+    root = Path(__file__).parents[3]
+    if not (root / ".git").exists():
+        return None
+    head = _git(root, "rev-parse", "HEAD")
+    if not head:
+        return None
+    return f"{head}+changes" if _git(root, "status", "--porcelain", "--untracked-files=no") else head
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    try:
+        command = ["git", "-C", str(root), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_GIT_TIMEOUT_S)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _without_home(text: str) -> str:
+    """`/home/ada/runs/a` as `~/runs/a`."""
+    home = os.path.expanduser("~")  # noqa: PTH111  Path.home() raises where there is none
+    return text if home in {"", "/", "~"} else text.replace(home, "~")
