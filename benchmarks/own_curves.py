@@ -1,4 +1,4 @@
-"""Forecasts of our own runs: train several seeds, fit the first half of each curve, and see whether the end was foretold.
+"""Forecasts of our own runs: train several seeds, fit the first half of each curve, and compare with the second.
 
     python benchmarks/own_curves.py --seeds 10 --workers 2 --runs runs/own_curves      # about half an hour on two cores
 
@@ -17,7 +17,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,7 +25,8 @@ from scalerl import Series, fit, forecast
 from scalerl.readers import read_curves
 
 RESULTS = Path(__file__).parent / "results" / "own_curves.json"
-LAWS = ("sigmoid", "power", "loglinear")
+Law = Literal["sigmoid", "power", "loglinear"]
+LAWS: tuple[Law, ...] = ("sigmoid", "power", "loglinear")
 LARGEST_START, SMALLEST_END, LARGEST_ERROR, WANTED_SHARE = 0.35, 0.75, 0.03, 0.8
 
 
@@ -40,6 +41,11 @@ def train(seed: int, folder: Path, overrides: list[str]) -> None:
     print(f"seed {seed} trained", flush=True)
 
 
+def curve_of(folder: Path) -> Series:
+    ((curve,),) = read_curves([folder]).values()
+    return curve
+
+
 def judge(seed: int, curve: Series) -> dict[str, Any]:
     """One run: its ends, the forecast of the last evaluation, and how far each law is off in the second half."""
     half = float(curve.compute[-1]) / 2
@@ -47,9 +53,12 @@ def judge(seed: int, curve: Series) -> dict[str, Any]:
     assert curve.start is not None
     fits = {law: fit(curve, law=law, window=(None, half)) for law in LAWS}
     (end,) = forecast(fits["sigmoid"], [float(curve.compute[-1])])
-    assert end.low is not None and end.high is not None
+    assert end.low is not None
+    assert end.high is not None
     last = float(curve.value[-1])
-    errors = {law: float(np.mean(np.abs(f.value_at(curve.compute[later]) - curve.value[later]))) for law, f in fits.items()}
+    errors = {
+        law: float(np.mean(np.abs(f.value_at(curve.compute[later]) - curve.value[later]))) for law, f in fits.items()
+    }
     return {
         "seed": seed, "start": curve.start.value, "end": last, "best": float(curve.value.max()),
         "evaluations": len(curve) + 1, "forecast": end.value, "low": end.low, "high": end.high,
@@ -80,7 +89,9 @@ def show(rows: list[dict[str, Any]], found: dict[str, Any]) -> None:
         laws = "  ".join(f"{row['mae'][law]:.4f}" for law in LAWS)
         band = f"{row['forecast']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
         mark = "yes" if row["good"] else "NO"
-        print(f"{row['seed']:4d}  {row['start']:.3f}  {row['end']:.3f}  {band}    {row['error']:.3f}  {mark:4s}   {laws}")
+        print(
+            f"{row['seed']:4d}  {row['start']:.3f}  {row['end']:.3f}  {band}    {row['error']:.3f}  {mark:4s}   {laws}"
+        )
     print(json.dumps(found, indent=1))
 
 
@@ -94,8 +105,8 @@ def main() -> int:
     options.runs.mkdir(parents=True, exist_ok=True)
     folders = {seed: options.runs / f"seed-{seed}" for seed in range(options.seeds)}
     with ThreadPoolExecutor(options.workers) as pool:
-        list(pool.map(lambda item: train(*item, options.set), folders.items()))
-    rows = [judge(seed, read_curves(folder)[0]) for seed, folder in folders.items()]
+        list(pool.map(lambda seed: train(seed, folders[seed], options.set), folders))
+    rows = [judge(seed, curve_of(folder)) for seed, folder in folders.items()]
     found = summary(rows)
     show(rows, found)
     RESULTS.parent.mkdir(exist_ok=True)

@@ -21,6 +21,7 @@ from scalerl.pipeline.assemble import ground
 from scalerl.pipeline.launch.open import open_feed
 from scalerl.pipeline.schedule import schedule_of
 from scalerl.pipeline.trainer import Trainer
+from scalerl.pipeline.types import Group
 from scalerl.policy.load import LoadedPolicy, encode_prompt, load_policy, read_policy
 from scalerl.tasks import build_task
 
@@ -36,8 +37,8 @@ OVERRIDES = (
     "recipe.aggregation=token", "recipe.zero_variance=keep", "recipe.truncated=keep",
     "recipe.curriculum.kind=uniform", "recipe.length.kind=none",
 )  # fmt: skip
-"""ScaleRL's recipe where TRL has the same, TRL's choice elsewhere: every rollout is trained on, averaged over tokens. So
-small a rate leaves the policy, and with it the lengths of rollouts, as they are."""
+"""ScaleRL's recipe where TRL has the same, TRL's choice elsewhere: every rollout is trained on, averaged over tokens.
+So small a rate leaves the policy, and with it the lengths of rollouts, as they are."""
 LAUNCHERS = {
     "inline": ("scale.launcher.kind=inline", "recipe.asynchrony.kind=sync"),
     "local": ("scale.launcher.kind=local", "recipe.asynchrony.kind=pipeline", "recipe.asynchrony.k=1"),
@@ -50,18 +51,20 @@ class Chunk:
     """Some optimiser steps, one after the other."""
 
     step_s: list[float]
+    cpu_s: float
+    """CPU time of the process for each step: on one thread it hardly depends on what else the machine does."""
     mean_length: float
     reward: float
     truncation_rate: float
 
 
-def run_config(launcher: str) -> RunConfig:
-    return load_run(overrides=[*OVERRIDES, *LAUNCHERS[launcher]]).config
+def run_config(launcher: str, *more: str) -> RunConfig:
+    return load_run(overrides=[*OVERRIDES, *LAUNCHERS[launcher], *more]).config
 
 
-def start_policy(cache: Path) -> LoadedPolicy:
+def start_policy(cache: Path, *, untrained: bool) -> LoadedPolicy:
     """The policy that both sides begin with; it is warmed up once, which takes about a minute."""
-    return load_policy(run_config("inline"), cache)
+    return load_policy(run_config("inline", *(["scale.warm_start.kind=none"] if untrained else [])), cache)
 
 
 def problems() -> list[dict[str, str]]:
@@ -87,9 +90,23 @@ class Ours:
         self._trainer = Trainer(model, base.recipe, run)
         self._feed = open_feed(base, model, start.folder, 0)
         self._version = 0
+        self._groups: tuple[Group, ...] = ()
+
+    @property
+    def distinct_share(self) -> float:
+        """Of the tokens in the last batch, those that no other rollout has after the same tokens: the trainer computes
+        only these."""
+        texts = [
+            (*group.request.prompt_ids, *rollout.tokens[:-1].tolist())
+            for group in self._groups
+            for rollout in group.rollouts
+        ]
+        distinct = {text[:end] for text in texts for end in range(1, len(text) + 1)}
+        return len(distinct) / sum(map(len, texts))
 
     def steps(self, num_steps: int) -> Chunk:
         times, values = [], []
+        began = time.process_time()
         for _ in range(num_steps):
             started = time.perf_counter()
             groups = self._feed.batch(self._version)
@@ -101,11 +118,12 @@ class Ours:
             self._feed.report()
             times.append(time.perf_counter() - started)
             values.append(result.values)
+            self._groups = groups
         means = {
             name: sum(float(value[name] or 0) for value in values) / num_steps
             for name in ("mean_length", "reward", "truncation_rate")
         }
-        return Chunk(times, **means)
+        return Chunk(times, (time.process_time() - began) / num_steps, **means)
 
     def close(self) -> None:
         self._feed.close()
@@ -126,7 +144,9 @@ class Gemm:
     buffers: dict[tuple[int, int], Tensor] = field(default_factory=dict)
 
     def steps(self, num_steps: int) -> Chunk:
-        return Chunk([self._seconds() for _ in range(num_steps)], self.response_tokens, 0.0, 0.0)
+        began = time.process_time()
+        times = [self._seconds() for _ in range(num_steps)]
+        return Chunk(times, (time.process_time() - began) / num_steps, self.response_tokens, 0.0, 0.0)
 
     def _seconds(self) -> float:
         started = time.perf_counter()

@@ -2,9 +2,9 @@
 
     PYTHON_OF_TRL benchmarks/trl_side.py POLICY PROBLEMS.json      # started by vs_trl.py, in TRL's own environment
 
-Each line on standard input is `THREADS STEPS`; each answer is one line of JSON. A time covers everything from the end of
-one step to the end of the next: data, generation, reward, loss, backward, clip, AdamW. Must not import scalerl: it is
-not installed there.
+Each line on standard input is `THREADS STEPS`; each answer is one line of JSON. A time covers everything from the end
+of one step to the end of the next: data, generation, reward, loss, backward, clip, AdamW. Must not import scalerl: it
+is not installed there.
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ def reward(completions: list[str], answer: list[str], **_: Any) -> list[float]:
     """As scalerl scores a chained sum: +1 where what follows the thinking is the sum, else -1."""
     scores = []
     for completion, wanted in zip(completions, answer, strict=True):
-        _, marker, rest = completion.rpartition(END_THINK)
+        _before, marker, rest = completion.rpartition(END_THINK)
         scores.append(1.0 if marker and rest.strip() == wanted else -1.0)
     return scores
 
 
-class Chunks(TrainerCallback):  # type: ignore[misc, unused-ignore]
+class Chunks(TrainerCallback):
     """Waits for an order after each chunk of steps, so that the two sides can take turns."""
 
     def __init__(self) -> None:
         self._left = 0
+        self._began = self._last = 0.0
+        self._times: list[float] = []
         self._trainer: Any = None
 
     def watch(self, trainer: Any) -> None:
@@ -47,7 +49,7 @@ class Chunks(TrainerCallback):  # type: ignore[misc, unused-ignore]
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         self._next(None)
 
-    def on_step_end(self, _: Any, __: Any, control: Any, **___: Any) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - not ours
         now = time.perf_counter()
         self._times.append(now - self._last)
         self._left -= 1
@@ -58,7 +60,8 @@ class Chunks(TrainerCallback):  # type: ignore[misc, unused-ignore]
 
     def _next(self, control: Any) -> None:
         if control is not None:
-            print(json.dumps({"step_s": self._times, **self._measured()}), flush=True)
+            cpu_s = (time.process_time() - self._began) / len(self._times)
+            print(json.dumps({"step_s": self._times, "cpu_s": cpu_s, **self._measured()}), flush=True)
         order = sys.stdin.readline().split()
         if not order:
             if control is None:
@@ -68,12 +71,13 @@ class Chunks(TrainerCallback):  # type: ignore[misc, unused-ignore]
             return
         threads, self._left = map(int, order)
         torch.set_num_threads(threads)
-        self._times: list[float] = []
+        self._times = []
+        self._began = time.process_time()
         self._last = time.perf_counter()
 
     def _measured(self) -> dict[str, float]:
         """Means over the chunk, to show that both sides do the same work."""
-        metrics = self._trainer._metrics["train"]  # noqa: SLF001 - with logging off they are nowhere else
+        metrics = self._trainer._metrics["train"]  # with logging off they are nowhere else
         names = {
             "mean_length": "completions/mean_length",
             "reward": "reward",

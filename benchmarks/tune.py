@@ -8,7 +8,7 @@
 2. A rule (tune_rules.py) turns the scores on some projects and on the simulated runs into one set of figures.
 3. For every project the rule is applied to the OTHER projects, and its choice is scored on the one left out. Pooled,
    every curve is then scored by a prior that was chosen without its project. The shipped prior is what the same rule
-   chooses with all projects in view, rounded.
+   chooses with all projects in view, to four decimals: rounding further would be a choice of its own.
 
 benchmarks/results/tune.json keeps, for each rule, the figures it chooses and the scores, per project and pooled.
 """
@@ -36,7 +36,7 @@ from scalerl.curves.infer import infer
 from scalerl.curves.prior import DEFAULT_PRIOR, Prior
 from scalerl.curves.scale import Scale
 from simulate import SCENARIOS, Case, simulate
-from tune_rules import RULES, Candidate, Forecast, left_out_figures, pooled
+from tune_rules import RULES, SHIPPED, Candidate, Forecast, left_out_figures, pooled
 
 RESULTS = Path(__file__).parent / "results" / "tune.json"
 UNIT = Scale(0.0, 1.0, (True, True))
@@ -114,6 +114,14 @@ class Table:
         kept = self.kept[point]
         return Candidate(np.array(point), self.forecasts, np.array(kept["real"], dtype=float), kept["simulated"])
 
+    def left_out(self, point: Point, project: str) -> Candidate:
+        """The scores of a choice on the curves of one project that judge, and on nothing else."""
+        real = np.full((len(self.splits), 3), np.nan)
+        for row, (forecast, part) in enumerate(zip(self.forecasts, self.splits, strict=True)):
+            if forecast.judges and forecast.project == project:
+                real[row] = judge(prior_of(point), *part)
+        return Candidate(np.array(point), self.forecasts, real, {})
+
 
 def _forecasts(curves: dict[tuple[str, str], Series]) -> tuple[list[Forecast], list[tuple[Series, float, float]]]:
     """Every forecast that can be judged: (project, share, long enough to judge), and (points seen, where, actual)."""
@@ -161,9 +169,8 @@ def score_simulated(prior: Prior, cases: list[Case]) -> dict[str, list[float]]:
 
 def judged(rule: str, table: Table, tried: list[Candidate]) -> dict[str, Any]:
     """A rule's choices: for each project without that project, and with all of them in view."""
-    chosen = {
-        project: table.candidate(rounded(point)) for project, point in left_out_figures(RULES[rule], tried).items()
-    }
+    choices = left_out_figures(RULES[rule], tried)
+    chosen = {project: table.left_out(rounded(point), project) for project, point in choices.items()}
     final = table.candidate(rounded(RULES[rule](tried, None)))
     scores = {project: pooled({project: choice}) for project, choice in chosen.items()}
     return {
@@ -206,7 +213,7 @@ def main() -> int:
             show(f"left out, {key}", scores)
         show("all in view", found["all_in_view"])
         print("  simulated: ", found["simulated"])
-    results["shipped"] = asdict(DEFAULT_PRIOR)
+    results |= {"shipped_rule": SHIPPED, "shipped": asdict(DEFAULT_PRIOR)}
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     return 0

@@ -21,6 +21,9 @@ STEP = 0.25
 SHORT_STEP = 0.15
 RIDGE = 1.0
 """Against the luck of a plane through few candidates."""
+ASKED = {0.3: (0.025 / 0.0270, 0.159 / 0.1592), 0.5: (0.016 / 0.0147, 0.110 / 0.0899)}
+"""CRPS and interval score that the limits ask for at each share, over those of the neutral figures, on all 38 curves.
+These four constants are the one thing that a choice made without a project knows about it."""
 
 
 class Forecast(NamedTuple):
@@ -54,12 +57,16 @@ class Candidate:
         rising = np.array([row for key, row in self.simulated.items() if key != FALLING])
         well = self.simulated[WELL_SPECIFIED]
         return {
-            "well_2x": well[0], "well_4x": well[2],
+            "well_2x": float(well[0]), "well_4x": float(well[2]),
             "rising_2x": float(rising[:, 0].mean()), "rising_4x": float(rising[:, 2].mean()),
             "interval_score_2x": float(np.mean([row[1] for row in self.simulated.values()])),
             "interval_score_4x": float(np.mean([row[3] for row in self.simulated.values()])),
             "ceiling": float(rising[:, 5].sum() / max(rising[:, 4].sum(), 1e-9)),
         }  # fmt: skip
+
+    def simulated_coverage(self) -> list[float]:
+        summary = self.simulated_summary()
+        return [summary[key] for key in ("well_2x", "well_4x", "rising_2x", "rising_4x", "ceiling")]
 
 
 def projects(candidate: Candidate) -> list[str]:
@@ -80,11 +87,14 @@ def penalty(candidate: Candidate, neutral: Candidate, seen: Sequence[str]) -> fl
     """Simulated scores over the neutral ones, and coverage outside the wanted range, simulated and on seen curves."""
     ours, theirs = candidate.simulated_summary(), neutral.simulated_summary()
     total = 0.5 * sum(ours[key] / theirs[key] for key in ("interval_score_2x", "interval_score_4x"))
-    total += sum(outside(ours[key]) for key in ("well_2x", "well_4x", "rising_2x", "rising_4x", "ceiling"))
+    total += sum(map(outside, candidate.simulated_coverage()))
     for share in (0.3, 0.5):
         rows = [candidate.rows(project, share, judges=True) for project in seen]
         total += outside(float(np.concatenate(rows)[:, 0].mean()))
     return total
+
+
+Objective = Callable[[Sequence[Candidate], str | None], np.ndarray]
 
 
 def objective(
@@ -100,6 +110,20 @@ def objective(
     return np.asarray(total + [0.5 * penalty(one, neutral, seen) for one in tried])
 
 
+def by_limits(tried: Sequence[Candidate], without: str | None) -> np.ndarray:
+    """Of each candidate, less is better: the worst of CRPS and interval score at both shares on the seen curves that
+    judge, each relative to the gain over the neutral figures that is `ASKED`, and twice the coverage outside."""
+    seen = [p for p in projects(tried[0]) if p != without]
+
+    def scores(one: Candidate) -> np.ndarray:
+        return np.array([np.concatenate([one.rows(p, s, judges=True) for p in seen]).mean(axis=0) for s in ASKED])
+
+    start, asked = scores(tried[0])[:, 1:], np.array(list(ASKED.values()))
+    worst = [float((scores(one)[:, 1:] / start / asked).max()) for one in tried]
+    off = [sum(map(outside, (*scores(one)[:, 0], *one.simulated_coverage()))) for one in tried]
+    return np.asarray(np.array(worst) + 2 * np.array(off))
+
+
 def neutral(tried: Sequence[Candidate], _without: str | None) -> np.ndarray:
     """No choice at all: what the figures are worth that no curve has touched."""
     return tried[0].point
@@ -110,9 +134,11 @@ def best(tried: Sequence[Candidate], without: str | None) -> np.ndarray:
     return tried[int(np.argmin(objective(tried, without)))].point
 
 
-def mean_of_best(tried: Sequence[Candidate], without: str | None, *, worst: bool = False) -> np.ndarray:
-    """The mean figures of the best twentieth: less luck than the best one has."""
-    order = np.argsort(objective(tried, without, worst=worst))[: max(round(BEST_SHARE * len(tried)), 1)]
+def mean_of_best(
+    tried: Sequence[Candidate], without: str | None, *, by: Objective = objective, share: float = BEST_SHARE
+) -> np.ndarray:
+    """The mean figures of the best few (a twentieth unless told): less luck than the best one has."""
+    order = np.argsort(by(tried, without))[: max(round(share * len(tried)), 1)]
     return np.asarray(np.mean([tried[i].point for i in order], axis=0))
 
 
@@ -135,12 +161,16 @@ RULES: dict[str, Rule] = {
     "neutral": neutral,
     "best": best,
     "mean of best": mean_of_best,
-    "mean of best by worst": partial(mean_of_best, worst=True),
+    "mean of best by worst": partial(mean_of_best, by=partial(objective, worst=True)),
     "slope": slope,
     "slope, roots": partial(slope, equal=False),
     "slope, roots, short step": partial(slope, equal=False, length=SHORT_STEP),
+    "mean of best by limits": partial(mean_of_best, by=by_limits),
+    "mean of best tenth by limits": partial(mean_of_best, by=by_limits, share=2 * BEST_SHARE),
 }
 """By name; `roots`: projects count by the root of their number of forecasts instead of equally."""
+SHIPPED = "mean of best tenth by limits"
+"""The rule behind `src/scalerl/curves/prior.py`."""
 
 
 def left_out_figures(rule: Rule, tried: Sequence[Candidate]) -> dict[str, np.ndarray]:

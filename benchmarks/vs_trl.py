@@ -14,7 +14,10 @@ chunk; the first steps of each chunk are not counted; figures are medians over a
 are measured on both sides. Ours runs in one process in turn (`inline`, `sync`: what TRL does), and with two threads
 also as generator and trainer process of one thread each (`local`, `pipeline` with k = 1).
 
-The GEMM limit is the time of a step's matrix multiplications alone, at the measured lengths (`Gemm` in trl_case.py).
+The GEMM limit is the time of a step's matrix multiplications alone, at the measured lengths (`Gemm` in trl_case.py); it
+counts every token of every rollout. Our trainer computes what rollouts of a group have in common once, so its gain
+depends on how alike they are: the last line says so, and --untrained measures rollouts of random weights, which share
+little more than their prompt.
 Prints a table and writes benchmarks/results/vs_trl.json; exits with 1 when ours is below the limit of 2.5 times TRL.
 """
 
@@ -28,6 +31,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,6 +45,8 @@ RESULTS = Path(__file__).parent / "results" / "vs_trl.json"
 LEAST_RATIO, WANTED_SHARE = 2.5, 0.5
 WARM_UP_STEPS = 3
 """Not counted, at the start of each chunk: caches are cold, and `local` has a batch in stock."""
+
+KINDS = ("TRL", "ours", "GEMM")
 
 Sides = dict[str, Callable[[], Chunk]]
 
@@ -89,6 +95,7 @@ def summary(chunks: list[Chunk]) -> dict[str, float]:
     return {
         "rollouts_per_s": PROMPTS * ROLLOUTS / median, "step_s": median, "steps": len(counted),
         "fastest_chunk_s": min(by_chunk), "slowest_chunk_s": max(by_chunk),
+        "cpu_s": statistics.median(chunk.cpu_s for chunk in chunks),
         "mean_length": statistics.mean(chunk.mean_length for chunk in chunks),
         "reward": statistics.mean(chunk.reward for chunk in chunks),
         "truncation_rate": statistics.mean(chunk.truncation_rate for chunk in chunks),
@@ -103,77 +110,82 @@ def on_threads(threads: int, steps: Callable[[int], Chunk], num_steps: int) -> C
     return chunk
 
 
-def compare(trl_python: str, cache: Path, repeats: int, num_steps: int) -> dict[str, dict[str, float]]:
-    """Rollouts per second and the like, for each side and number of threads."""
+def compare(options: argparse.Namespace) -> tuple[dict[str, dict[str, float]], float]:
+    """Rollouts per second and the like, for each side and number of threads; and the share of distinct tokens."""
     torch.set_num_threads(1)
-    start = start_policy(cache)
-    with tempfile.TemporaryDirectory() as scratch:
-        theirs = Theirs(trl_python, start.folder, Path(scratch))
-        inline, local = Ours("inline", start), Ours("local", start)
+    start = start_policy(options.cache, untrained=options.untrained)
+    num_steps: int = options.steps
+    with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
+        theirs = stack.enter_context(closing(Theirs(options.trl_python, start.folder, Path(scratch))))
+        inline = stack.enter_context(closing(Ours("inline", start)))
+        local = stack.enter_context(closing(Ours("local", start)))
         gemm = Gemm(start.model, mean_prompt(start), round(inline.steps(num_steps).mean_length))
         theirs.steps(1, num_steps)
         local.steps(num_steps)
         sides: Sides = {}
-        for threads in (1, 2):
-            sides[f"trl, {threads}"] = partial(theirs.steps, threads, num_steps)
+        for threads in options.threads:
+            sides[f"TRL, {threads}"] = partial(theirs.steps, threads, num_steps)
             sides[f"ours inline, {threads}"] = on_threads(threads, inline.steps, num_steps)
-            sides[f"gemm, {threads}"] = on_threads(threads, gemm.steps, num_steps)
-        sides["ours local, 2"] = on_threads(1, local.steps, num_steps)
-        try:
-            return {name: summary(chunks) for name, chunks in measure(sides, repeats).items()}
-        finally:
-            local.close()
-            inline.close()
-            theirs.close()
+            sides[f"GEMM, {threads}"] = on_threads(threads, gemm.steps, num_steps)
+        sides["ours local, 1+1"] = on_threads(1, local.steps, num_steps)
+        chunks = measure(sides, options.repeats)
+        return {name: summary(of_side) for name, of_side in chunks.items()}, inline.distinct_share
 
 
-def judge(sides: dict[str, dict[str, float]]) -> dict[str, Any]:
+def judge(sides: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
     """At equal threads and best against best: how many times TRL, and which share of the limit."""
     rates = {name: side["rollouts_per_s"] for name, side in sides.items()}
-
-    def versus(ours: list[str], trl: list[str], gemm: str) -> dict[str, Any]:
-        best, rival = max(ours, key=rates.__getitem__), max(trl, key=rates.__getitem__)
-        return {
-            "ours": best, "trl": rival, "ratio": rates[best] / rates[rival], "share_of_gemm": rates[best] / rates[gemm]
-        }  # fmt: skip
-
+    best = {kind: max((name for name in rates if name.startswith(kind)), key=rates.__getitem__) for kind in KINDS}
+    local = "ours local, 1+1"
+    pairs = {"one process, 1 thread": ("ours inline, 1", "TRL, 1", "GEMM, 1")}
+    if "TRL, 2" in rates:
+        pairs["one process, 2 threads"] = ("ours inline, 2", "TRL, 2", "GEMM, 2")
+        pairs["two processes / 2 threads"] = (local, "TRL, 2", "GEMM, 2")
+    pairs["best of each"] = (best["ours"], best["TRL"], best["GEMM"])
     return {
-        "1 thread": versus(["ours inline, 1"], ["trl, 1"], "gemm, 1"),
-        "2 threads, one process": versus(["ours inline, 2"], ["trl, 2"], "gemm, 2"),
-        "2 threads, any launcher": versus(["ours inline, 2", "ours local, 2"], ["trl, 2"], "gemm, 2"),
-        "best of each": versus(
-            [name for name in rates if name.startswith("ours")], ["trl, 1", "trl, 2"], "gemm, 2"
-        ),
-    }  # fmt: skip
+        name: {"ours": ours, "trl": trl, "ratio": rates[ours] / rates[trl], "share_of_gemm": rates[ours] / rates[gemm]}
+        for name, (ours, trl, gemm) in pairs.items()
+    }
 
 
-def show(sides: dict[str, dict[str, float]], verdicts: dict[str, Any]) -> None:
-    print(f"\n{'side, threads':<18}{'rollouts/s':>11}{'ms a step':>11}{'chunks, ms':>14}{'tokens':>8}{'reward':>8}")
+def show(sides: dict[str, dict[str, float]], verdicts: dict[str, dict[str, Any]], distinct: float) -> None:
+    head = f"{'rollouts/s':>11}{'ms a step':>11}{'chunks, ms':>13}{'CPU ms':>8}{'tokens':>8}{'reward':>8}"
+    print(f"\n{'side, threads':<18}{head}")
     for name, side in sides.items():
         spread = f"{1e3 * side['fastest_chunk_s']:.0f}-{1e3 * side['slowest_chunk_s']:.0f}"
-        work = f"{side['mean_length']:>8.1f}" + (f"{side['reward']:>8.2f}" if not name.startswith("gemm") else "")
-        print(f"{name:<18}{side['rollouts_per_s']:>11.0f}{1e3 * side['step_s']:>11.0f}{spread:>14}{work}")
-    print(f"\n{'compared':<26}{'ours / TRL':>11}  limit {LEAST_RATIO}{'share of GEMM':>16}  aim {WANTED_SHARE}")
+        cpu = f"{1e3 * side['cpu_s']:.0f}" if name.endswith(", 1") else ""
+        reward = "" if name.startswith("GEMM") else f"{side['reward']:.2f}"
+        figures = f"{side['rollouts_per_s']:>11.0f}{1e3 * side['step_s']:>11.0f}{spread:>13}{cpu:>8}"
+        print(f"{name:<18}{figures}{side['mean_length']:>8.1f}{reward:>8}")
+    print(f"\n{'compared':<28}{'ours / TRL':>11} (limit {LEAST_RATIO}){'share of GEMM':>15} (aim {WANTED_SHARE})")
     for name, verdict in verdicts.items():
-        print(f"{name:<26}{verdict['ratio']:>11.2f}{'':>11}{verdict['share_of_gemm']:>16.2f}")
+        print(f"{name:<28}{verdict['ratio']:>11.2f}{'':>12}{verdict['share_of_gemm']:>15.2f}")
+    print(f"\nTokens of a batch that no other rollout has after the same tokens: {distinct:.2f} of all.")
 
 
-def main() -> int:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--trl-python", required=True, help="interpreter of an environment from install_trl.sh")
     parser.add_argument("--cache", type=Path, default=default_cache(), help="where the warmed-up policy is kept")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], choices=[1, 2], help="numbers of threads")
     parser.add_argument("--repeats", type=int, default=10, help="turns of each side")
-    parser.add_argument(
-        "--steps", type=int, default=12, help=f"steps of a turn; the first {WARM_UP_STEPS} do not count"
-    )
+    parser.add_argument("--steps", type=int, default=12, help=f"steps of a turn, {WARM_UP_STEPS} of them not counted")
+    parser.add_argument("--untrained", action="store_true", help="random weights: rollouts have little in common")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where the figures are kept")
-    options = parser.parse_args()
-    sides = compare(options.trl_python, options.cache, options.repeats, options.steps)
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = arguments()
+    sides, distinct = compare(options)
     verdicts = judge(sides)
-    show(sides, verdicts)
-    batch = {"prompts": PROMPTS, "rollouts": ROLLOUTS, "max_tokens": MAX_TOKENS}
-    machine = {"cores": os.cpu_count(), "load_at_the_end": os.getloadavg()[0], "torch": torch.__version__}
-    figures = {"batch": batch, "sides": sides, "compared": verdicts, "least_ratio": LEAST_RATIO, "machine": machine}
+    show(sides, verdicts, distinct)
+    figures = {
+        "policy": "untrained" if options.untrained else "warmed up", "distinct_tokens": distinct,
+        "batch": {"prompts": PROMPTS, "rollouts": ROLLOUTS, "max_tokens": MAX_TOKENS},
+        "sides": sides, "compared": verdicts, "least_ratio": LEAST_RATIO, "wanted_share": WANTED_SHARE,
+        "machine": {"cores": os.cpu_count(), "load_at_the_end": os.getloadavg()[0], "torch": torch.__version__},
+    }  # fmt: skip
     options.out.write_text(json.dumps(figures, indent=2) + "\n")
     return 0 if verdicts["best of each"]["ratio"] >= LEAST_RATIO else 1
 

@@ -171,8 +171,18 @@ def test_a_resumed_run_goes_on_with_its_points_and_its_own_pace() -> None:
     assert "step 410 of 500, 0:20 gone, 3:00 left" in film.drawn()
 
 
+def test_starting_up_does_not_count_as_pace() -> None:
+    film = Film(LiveView)
+    _begin(film)
+    film.play(range(1, 2), seconds=60.0)
+    assert "1:00 gone, time left unknown" in film.drawn()
+    film.play(range(2, 12), seconds=1.0)
+    assert film.view.watch.left_s == pytest.approx(489)
+
+
 def test_warm_start_evaluation_and_stopping_have_their_titles() -> None:
     film = Film(LiveView)
+    assert "─ preparing the policy ─" in film.drawn()
     film.view.preparing(Progress(300, 1500, 1.25, 9000, 20.0))
     text = film.drawn()
     assert "warm start" in text

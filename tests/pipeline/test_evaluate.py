@@ -13,6 +13,7 @@ from scalerl.config import RunConfig
 from scalerl.errors import InputError
 from scalerl.pipeline.assemble import ground
 from scalerl.pipeline.evaluate import held_out_problems, summary
+from scalerl.pipeline.session import train
 from scalerl.pipeline.types import Group, GroupRequest, Rollout
 from scalerl.policy.load import load_policy
 from scalerl.tasks import Status, Verdict, build_task
@@ -75,6 +76,17 @@ def test_an_evaluation_can_be_repeated_and_belongs_to_its_version(make_run: Make
     again, _ = evaluator.evaluate(weights, 0, Ledger(), watch)
     assert again.per_problem == first.per_problem
     assert later.per_problem != first.per_problem  # other seeds
-    assert usage.flops > 0 and seen[-1] == (8, 8)
+    assert usage.flops > 0
+    assert seen[-1] == (8, 8)
     train = {problem.id for problem in base.task.problems("train")[:40]}
-    assert len(first.per_problem) == 8 and not train & first.per_problem.keys()
+    assert len(first.per_problem) == 8
+    assert not train & first.per_problem.keys()
+
+
+def test_too_large_an_evaluation_is_refused_before_the_warm_start_and_writes_nothing(
+    make_run: MakeRun, tmp_path: Path
+) -> None:
+    run = make_run("scale.evaluation.problems=100000")
+    with pytest.raises(InputError, match="100000"):
+        train(run, tmp_path / "run", cache=tmp_path / "cache")
+    assert list(tmp_path.iterdir()) == []

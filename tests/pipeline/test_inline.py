@@ -11,8 +11,8 @@ import torch
 
 from scalerl.config import RunConfig
 from scalerl.pipeline.assemble import ground
-from scalerl.pipeline.launch.open import open_feed
 from scalerl.pipeline.launch.inline import InlineFeed
+from scalerl.pipeline.launch.open import open_feed
 from scalerl.pipeline.types import Group
 from scalerl.policy.load import load_policy
 
@@ -52,7 +52,7 @@ def test_weights_change_while_rollouts_are_under_way(
 ) -> None:
     """A trainer as fast as the generator: rollouts then have tokens of several versions."""
     feed, weights = open_run("recipe.asynchrony.k=4", "scale.generator.rows=12")
-    groups = []
+    groups: list[Group] = []
     for version in range(6):
         batch = feed.batch(version)
         assert batch is not None
@@ -70,8 +70,10 @@ def test_a_slow_trainer_gets_rollouts_of_the_largest_age_and_the_generator_waits
     seen = steps(feed, weights, 8, flops=1e12)
     assert [min(v) for v in seen] == [0, 0, 0, 0, 1, 2, 3, 4]
     report = feed.report()
-    assert report.generator_idle is not None and report.generator_idle > 0.9
-    assert report.trainer_idle is not None and report.trainer_idle < 0.01
+    assert report.generator_idle is not None
+    assert report.generator_idle > 0.9
+    assert report.trainer_idle is not None
+    assert report.trainer_idle < 0.01
 
 
 def test_a_slow_generator_lets_the_trainer_wait(
@@ -81,7 +83,8 @@ def test_a_slow_generator_lets_the_trainer_wait(
     seen = steps(feed, weights, 4)
     assert max(version - min(v) for version, v in enumerate(seen)) >= 1
     report = feed.report()
-    assert report.trainer_idle is not None and report.trainer_idle > 0.9
+    assert report.trainer_idle is not None
+    assert report.trainer_idle > 0.9
     assert report.generator_idle == 0.0
 
 
@@ -96,7 +99,9 @@ def test_the_usage_is_booked_once(open_run: Callable[..., tuple[InlineFeed, dict
     feed, weights = open_run()
     steps(feed, weights, 2)
     first = feed.report()
-    assert first.usage.flops > 0 and first.usage.tokens > 0 and first.usage.device_s > 0
+    assert first.usage.flops > 0
+    assert first.usage.tokens > 0
+    assert first.usage.device_s > 0
     assert feed.report().usage.tokens == 0
 
 

@@ -14,7 +14,6 @@ from scalerl.pipeline.types import Group
 from scalerl.recipe import recipe_of
 from scalerl.tasks import Verdict, build_task
 
-
 MakeRun = Callable[..., RunConfig]
 
 
@@ -35,12 +34,14 @@ def test_a_request_depends_on_the_seed_of_the_run_and_its_number_alone(make_run:
     assert len(set(seeds)) == len(seeds) == 5 * 4
     low, high = 10, 12  # .8333 and 1 of 12 thinking tokens
     points = {point for request in requests if request for point in request.interruptions}
-    assert points <= set(range(low, high + 1)) and len(points) > 1
+    assert points <= set(range(low, high + 1))
+    assert len(points) > 1
 
 
 def test_a_recipe_without_interruption_asks_for_none(make_run: MakeRun) -> None:
     request = source_of(make_run('recipe.length.kind="none"')).next_request(0)
-    assert request is not None and request.interruptions == (None,) * 4
+    assert request is not None
+    assert request.interruptions == (None,) * 4
 
 
 def test_the_curriculum_leaves_out_what_is_solved_and_then_everything(make_run: MakeRun) -> None:
@@ -49,8 +50,8 @@ def test_the_curriculum_leaves_out_what_is_solved_and_then_everything(make_run: 
     for index in range(5):
         request = source.next_request(index)
         assert request is not None
-        status = "wrong" if index == 3 else "correct"
-        source.record(Group(request, (), (Verdict(status),) * 4))
+        verdict = Verdict("wrong") if index == 3 else Verdict("correct")
+        source.record(Group(request, (), (verdict,) * 4))
     left = [source.next_request(index) for index in range(5, 9)]
     assert len({request.problem_id for request in left if request}) == 1
     assert left[0] is not None
@@ -83,7 +84,9 @@ def test_a_snapshot_goes_on_where_it_was_taken(make_run: MakeRun) -> None:
 def test_a_prompt_that_does_not_fit_is_found_before_anything_starts(make_run: MakeRun) -> None:
     task = build_task(make_run().scale.task_settings, seed=0)
     check_prompts(task, letters, max_prompt=4)
-    with pytest.raises(InputError, match=r"problem chained_sums/\w+: tokens of a prompt: got 4; allowed: at most .*, 3"):
+    with pytest.raises(
+        InputError, match=r"problem chained_sums/\w+: tokens of a prompt: got 4; allowed: at most .*, 3"
+    ):
         check_prompts(task, letters, max_prompt=3)
     with pytest.raises(InputError, match="a prompt without tokens"):
-        check_prompts(task, lambda text: (), max_prompt=3)
+        check_prompts(task, lambda _: (), max_prompt=3)

@@ -12,7 +12,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from scalerl.config import RunConfig, load_run
 from scalerl.errors import InputError
-from scalerl.pipeline.settings import engine_settings
 from scalerl.policy import Progress, TinyLlama, build_policy
 from scalerl.policy.load import (
     default_cache,
@@ -194,16 +193,6 @@ def test_text_as_tokens(tokenizer: PreTrainedTokenizerBase) -> None:
     assert end_of_text(tokenizer) == tokenizer.convert_tokens_to_ids("<eos>")
     with pytest.raises(InputError, match="a prompt with characters that the policy cannot write, 'x\\?': got 'x"):
         encode_prompt(tokenizer, "x?")
-
-
-def test_the_settings_of_an_engine(tokenizer: PreTrainedTokenizerBase) -> None:
-    settings = engine_settings(small(), tokenizer, temperature=0.5, fp32=True)
-    assert (settings.rows, settings.max_prompt, settings.max_response) == (256, 16, 48)
-    assert (settings.temperature, settings.fp32_head) == (0.5, True)
-    assert settings.phrase_ids == settings.end_thinking_ids == encode_phrase(tokenizer, "</think>")
-    none = engine_settings(small('recipe.length.kind="none"'), tokenizer, temperature=1.0, fp32=False)
-    assert none.phrase_ids == ()
-    assert none.end_thinking_ids == settings.end_thinking_ids
 
 
 def test_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

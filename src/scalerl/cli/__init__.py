@@ -1,7 +1,8 @@
 """The `scalerl` command: runs one subcommand and turns what happened into output and an exit code.
 
 Called by the `scalerl` entry point and by `python -m scalerl`. A command computes everything first and returns an
-`Outcome`; only then is something printed. So an error leaves nothing behind but one line on stderr.
+`Outcome`; only then is something printed. So an error leaves nothing behind but one line on stderr. Only commands that
+take minutes show their progress on stderr before.
 
 Exit codes: 0 done, 1 the output could not be written (a full disk), 2 bad input, 130 interrupted, 141 the reader of
 our output went away. `scalerl decide --exit-code` adds its own (see `decide.py`). What a command does is not

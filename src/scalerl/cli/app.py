@@ -19,13 +19,16 @@ from scalerl.cli.sft import sft
 from scalerl.cli.train import train
 
 PURPOSE = """\
-Scaling curves of RL post-training: fit them, forecast with intervals, compare recipes, decide what to scale.
+Scaling curves of RL post-training: train, fit them, forecast with intervals, compare recipes, decide what to scale.
 
-Every command reads tables of a measured value (pass rate, mean reward) against compute (GPU-hours, FLOPs, tokens, \
-steps). A row at compute zero is the measurement before training. Bad input ends with one line and exit code 2.
+The commands that fit read tables of a measured value (pass rate, mean reward) against compute (GPU-hours, FLOPs, \
+tokens, steps), or run directories. A row at compute zero is the measurement before training. \
+Bad input ends with one line and exit code 2.
 """
 EXAMPLES = """\
 [bold]Try:[/bold]
+
+  scalerl train --dry-run
 
   scalerl fit --example scalerl-8b --until 50k --budget 100k
 

@@ -77,6 +77,8 @@ def _title(watch: Watch) -> str:
         return "saving and stopping; Ctrl-C again ends at once"
     if watch.warm_start is not None:
         return "warm start"
+    if watch.started_s is None:
+        return "preparing the policy"
     if watch.generating is None:
         return "training"
     return "evaluating, {} of {} problems".format(*watch.generating)

@@ -19,8 +19,8 @@ from scalerl.cli.outlook import MIN_POINTS_TO_FIT, fit_of
 from scalerl.cli.screen import duration
 from scalerl.compute import ROLES
 from scalerl.errors import ScaleRLError
-from scalerl.pipeline.budget import used
 from scalerl.report.plain import Printable
+from scalerl.runs.budget import used
 
 if TYPE_CHECKING:
     from scalerl.cli.output import Document

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from scalerl.cli.outlook import Outlook, end_of_budget, look_ahead
 from scalerl.compute import Ledger
-from scalerl.pipeline.budget import used
+from scalerl.runs.budget import used
 
 if TYPE_CHECKING:
     from scalerl.config import RunConfig
@@ -46,20 +46,22 @@ class Watch:
     reason: StopReason | None = None
     outlook: Outlook = field(default_factory=lambda: Outlook(reason="after the first evaluations"))
     started_s: float | None = None
-    _used_at_start: float = 0.0
+    _pace_from: tuple[float, float] | None = None
+    """Seconds and budget used at the end of this session's first step: before it, processes were starting."""
     _recent: deque[StepRecord] = field(default_factory=lambda: deque(maxlen=RECENT_STEPS + 1))
 
     def started(self, step: int, ledger: Ledger, points: Sequence[EvalPoint]) -> None:
         self.step, self.ledger, self.points = step, ledger, list(points)
         self.warm_start = None
         self.started_s = self.clock()
-        self._used_at_start = self.used
         self._look_ahead()
 
     def stepped(self, record: StepRecord) -> None:
         self.step, self.ledger, self.record = record.step, record.ledger, record
         self.generating = None
         self._recent.append(record)
+        if self._pace_from is None:
+            self._pace_from = (self.clock(), self.used)
 
     def evaluated(self, point: EvalPoint) -> None:
         self.points.append(point)
@@ -88,14 +90,14 @@ class Watch:
 
     @property
     def left_s(self) -> float | None:
-        """At the rate of this session; None before there is one."""
+        """At the rate of this session, evaluations included; None before there is one."""
         if self.warm_start is not None:
             done, total = self.warm_start.step, self.warm_start.steps
             return self.warm_start.wall_s * (total - done) / done if done else None
-        gone = self.used - self._used_at_start
-        if gone <= 0:
+        if self._pace_from is None or self.used <= self._pace_from[1]:
             return None
-        return self.elapsed_s * max(0.0, self.run.scale.budget.amount - self.used) / gone
+        seconds = (self.clock() - self._pace_from[0]) / (self.used - self._pace_from[1])
+        return seconds * max(0.0, self.run.scale.budget.amount - self.used)
 
     @property
     def end_flops(self) -> float | None:

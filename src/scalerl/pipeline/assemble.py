@@ -11,7 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from scalerl.config import RunConfig
 from scalerl.pipeline.engines import EmbeddedEngine
-from scalerl.pipeline.evaluate import Evaluator
+from scalerl.pipeline.evaluate import Evaluator, held_out_problems
 from scalerl.pipeline.flops import forward_cost
 from scalerl.pipeline.generator import Generator
 from scalerl.pipeline.settings import engine_settings
@@ -54,9 +54,15 @@ class Ground:
         return Generator(EmbeddedEngine(model, settings, version), self.task, self.tokenizer, forward_cost(model))
 
 
-def ground(run: RunConfig, tokenizer: PreTrainedTokenizerBase) -> Ground:
-    """The ground of a run, checked."""
+def task_of(run: RunConfig) -> Task:
+    """The task, with as many held-out problems as the evaluation asks for: needs no policy, so it is checked first."""
     task = build_task(run.scale.task_settings, seed=run.seed)
-    found = Ground(run, recipe_of(run), task, tokenizer)
-    check_prompts(task, found.encode, run.scale.tokens.prompt)
+    held_out_problems(task, run.scale.evaluation.problems)
+    return task
+
+
+def ground(run: RunConfig, tokenizer: PreTrainedTokenizerBase, task: Task | None = None) -> Ground:
+    """The ground of a run, checked; `task`: that of the run, if it is there already."""
+    found = Ground(run, recipe_of(run), task or task_of(run), tokenizer)
+    check_prompts(found.task, found.encode, run.scale.tokens.prompt)
     return found

@@ -81,7 +81,9 @@ def summary(groups: Sequence[Group], version: int, num_samples: int, ledger: Led
     per_problem = {group.request.problem_id: (group.num_correct, group.num_judged) for group in groups}
     rates = [correct / judged for correct, judged in per_problem.values() if judged]
     if not rates:
-        raise InputError("no answer of the evaluation could be judged", allowed="a verifier that works", where=f"step {version}")
+        raise InputError(
+            "no answer of the evaluation could be judged", allowed="a verifier that works", where=f"step {version}"
+        )
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     return EvalPoint(
         step=version,

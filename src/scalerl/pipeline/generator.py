@@ -99,7 +99,7 @@ class Generator:
 
     def _verdicts(self, request: GroupRequest, rollouts: tuple[Rollout, ...]) -> tuple[Verdict, ...]:
         problem = self._task.problems(request.split)[request.problem]
-        texts = self._tokenizer.batch_decode([rollout.tokens for rollout in rollouts], skip_special_tokens=True)
+        texts = self._tokenizer.batch_decode([r.tokens.tolist() for r in rollouts], skip_special_tokens=True)
         return tuple(self._task.verify(problem, text) for text in texts)
 
 

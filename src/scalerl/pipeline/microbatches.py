@@ -30,6 +30,8 @@ class MicroBatch:
 
     input_rs: Tensor
     """Prompt and response, padded with token 0."""
+    length_r: NDArray[np.int64]
+    """Tokens of each input, without padding."""
     source_n: Tensor
     """Where each own token is predicted: a position in the flattened input, the one before the token itself."""
     token_n: Tensor
@@ -86,6 +88,7 @@ def _build(batch: Batch, plan: Plan, rows: Sequence[int], device: torch.device) 
     mask_rt = _prefix(own_r)
     return MicroBatch(
         input_rs=_rows(np.concatenate(inputs).astype(np.int64), _prefix(length_r)).to(device),
+        length_r=length_r,
         source_n=torch.from_numpy(np.concatenate(own) + np.repeat(start_r, own_r)).to(device),
         token_n=torch.from_numpy(token_n).to(device),
         mask_rt=torch.from_numpy(mask_rt).to(device),

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from scalerl.errors import InputError
+from scalerl.pipeline.flat import flat_logits
 from scalerl.pipeline.microbatches import MicroBatch
 from scalerl.recipe import head_precision, logprobs_and_entropy
 
@@ -29,11 +30,15 @@ class Scoring:
     fp32_head: bool
     mixed_precision: bool
     """bfloat16 autocast."""
+    flat: bool = False
+    """By the forward pass of `flat`; only for policies for which `is_flat` is true."""
 
 
 def score(model: PreTrainedModel, micro: MicroBatch, scoring: Scoring) -> tuple[Tensor, Tensor]:
     """Log-prob and entropy of each own token, [n] each; the log-prob carries the gradient."""
     device = micro.input_rs.device.type
+    if scoring.flat:
+        return logprobs_and_entropy(flat_logits(model, micro), micro.token_n, scoring.temperature)
     with (
         head_precision(model, fp32=scoring.fp32_head),
         _only_at(model, micro.source_n),

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from scalerl.compute import Ledger, Usage
 from scalerl.config import RunConfig
-from scalerl.pipeline import budget, checkpoint
-from scalerl.pipeline.assemble import Ground, ground
+from scalerl.pipeline import checkpoint
+from scalerl.pipeline.assemble import Ground, ground, task_of
 from scalerl.pipeline.launch.feed import Feed
 from scalerl.pipeline.launch.open import open_feed
 from scalerl.pipeline.observe import Silent
@@ -29,7 +29,7 @@ from scalerl.pipeline.schedule import schedule_of
 from scalerl.pipeline.trainer import Trainer
 from scalerl.pipeline.types import EvalPoint, Group, Observer, Snapshot, StepRecord, StopReason
 from scalerl.policy.load import LoadedPolicy, Progress, load_policy, read_policy
-from scalerl.runs import RunDirectory
+from scalerl.runs import RunDirectory, budget
 
 Stop = Callable[[], bool]
 
@@ -58,8 +58,9 @@ def train(
     """Train, or go on with a run that was stopped; `progress` hears of the warm start."""
     with _threads(run.scale.launcher.threads):
         RunDirectory.check(out, run, resume=resume)
+        task = task_of(run)
         start = load_policy(run, cache, progress)
-        base = ground(run, start.tokenizer)
+        base = ground(run, start.tokenizer, task)
         with RunDirectory.hold(out, run) as directory:
             saved = checkpoint.load_newest(directory.checkpoints) if resume else None
             session = _Session(base, directory, start, saved, observer or Silent(), should_stop or _never)

@@ -85,7 +85,7 @@ def checked_prompt(problem: Problem, encode: Encode, max_prompt: int) -> tuple[i
 
 
 def check_prompts(task: Task, encode: Encode, max_prompt: int) -> None:
-    """Every prompt of the finite pools fits, found out before anything starts. An endless pool is checked as it goes."""
+    """Every prompt of the finite pools fits, found out before the start. An endless pool is checked as it goes."""
     for split in ("held_out", "train"):
         problems = task.problems(split)
         for place in range(problems.size or 0):

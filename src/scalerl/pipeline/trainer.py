@@ -25,8 +25,10 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from scalerl.config import RunConfig
 from scalerl.config.scale import Optimiser
+from scalerl.config.scale import Trainer as TrainerSettings
 from scalerl.errors import InputError, TrainingError
 from scalerl.pipeline.batch import Batch, Values, describe_batch, make_batch, token_ages
+from scalerl.pipeline.flat import is_flat
 from scalerl.pipeline.flops import forward_cost
 from scalerl.pipeline.microbatches import MicroBatch, micro_batches
 from scalerl.pipeline.optimiser_state import restore_optimiser, save_optimiser
@@ -73,6 +75,7 @@ class Trainer:
             raise InputError("a reference policy", "none" if reference is None else "one", allowed)
         model.eval()
         self._model: PreTrainedModel = model
+        self._parameters = dict(model.named_parameters())  # a walk over all modules: not at each step
         self._recipe = recipe
         self._scale = run.scale
         self._reference = None if reference is None else reference.eval().requires_grad_(requires_grad=False)
@@ -81,6 +84,7 @@ class Trainer:
             temperature=run.scale.sampling.temperature,
             fp32_head=recipe.config.precision.fp32_head_trainer,
             mixed_precision=run.scale.trainer.mixed_precision,
+            flat=_is_plain(run.scale.trainer) and is_flat(model, run.scale.tokens.context),
         )
         self._optimiser = build_optimiser(model, run.scale.optimiser)
         if run.scale.trainer.gradient_checkpointing:
@@ -119,7 +123,7 @@ class Trainer:
 
     def weights(self) -> dict[str, Tensor]:
         """The policy by parameter name, for `Engine.load_weights`: views, to be copied before the next step."""
-        return {name: parameter.detach() for name, parameter in self._model.named_parameters()}
+        return {name: parameter.detach() for name, parameter in self._parameters.items()}
 
     def snapshot(self) -> Snapshot:
         """The optimiser by parameter name and the random state. The weights are the policy's own folder."""
@@ -152,7 +156,7 @@ class Trainer:
         """Clip and step; the norm of the gradient before clipping, None where there was nothing to learn."""
         if gradient.stats is None:
             return None
-        parameters = [parameter for parameter in self._model.parameters() if parameter.grad is not None]
+        parameters = [parameter for parameter in self._parameters.values() if parameter.grad is not None]
         norm = torch.nn.utils.get_total_norm([grad for p in parameters if (grad := p.grad) is not None])
         if not (math.isfinite(gradient.loss) and bool(norm.isfinite())):
             self._optimiser.zero_grad()
@@ -197,6 +201,11 @@ def checkpoint_gradients(model: PreTrainedModel) -> None:
     for module in model.modules():
         if isinstance(module, GradientCheckpointingLayer):
             module.training = True  # recomputes in no other mode; its parts stay in eval mode, without dropout
+
+
+def _is_plain(settings: TrainerSettings) -> bool:
+    """Float32 throughout, activations kept."""
+    return not (settings.mixed_precision or settings.gradient_checkpointing)
 
 
 def _describe(gradient: Gradient) -> Values:

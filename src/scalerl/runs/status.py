@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from scalerl.compute import Ledger
-from scalerl.config.scale import Budget
 from scalerl.errors import InputError
 from scalerl.readers.json_lines import Record
 from scalerl.readers.run_directory import is_run_directory
 from scalerl.runs import layout
+from scalerl.runs.budget import used
 from scalerl.runs.directory import RunDirectory, read_sessions
 from scalerl.runs.lock import holder
 from scalerl.runs.presets import preset_names
@@ -91,7 +91,7 @@ def summarise(path: str | Path) -> RunSummary:
     return RunSummary(
         name=name_of(folder), path=folder, state=state, reason=reason, recipe=recipe, scale=scale,
         seed=directory.config.seed, step=step, budget_unit=budget.unit, budget_amount=budget.amount,
-        budget_share=budget_used(budget, step, ledger) / budget.amount, ledger=ledger,
+        budget_share=used(budget, step, ledger) / budget.amount, ledger=ledger,
         wall_s=None if last is None else last.get("wall_s"),
         started=sessions[0].get("started") if sessions else None, num_sessions=len(sessions), pid=pid,
         checkpoints=tuple(dict.fromkeys(map(layout.step_of, layout.complete_checkpoints(directory.checkpoints)))),
@@ -109,13 +109,6 @@ def list_runs(root: str | Path = ".") -> list[RunSummary]:
 def name_of(path: Path) -> str:
     """The name of the folder, also of `.`."""
     return path.absolute().resolve().name
-
-
-def budget_used(budget: Budget, step: int, ledger: Ledger) -> float:
-    """In the unit of the budget; evaluation is not counted."""
-    total = ledger.total
-    amounts = {"steps": step, "flops": total.flops, "tokens": total.tokens, "device_hours": total.device_s / 3600}
-    return float(amounts[budget.unit])
 
 
 def _summarise_or_say(folder: Path) -> RunSummary:

@@ -45,7 +45,7 @@ def record(engine: EmbeddedEngine, num_steps: int | None = None) -> Record:
 
 
 @pytest.mark.parametrize("name", ["llama", "moe"])
-@pytest.mark.parametrize("num_steps", [0, 1, 3, 9, 20])
+@pytest.mark.parametrize("num_steps", [0, 1, 3, 9, 20, 500])
 def test_a_restored_engine_goes_on_bit_for_bit(
     name: str, num_steps: int, request: pytest.FixtureRequest, settings: MakeSettings, request_of: MakeRequest,
     tmp_path: Path,
@@ -59,7 +59,7 @@ def test_a_restored_engine_goes_on_bit_for_bit(
 
     engine = EmbeddedEngine(model, chosen)
     submit(engine, 0, 6)
-    record(engine, num_steps)
+    record(engine, num_steps)  # 500: until nothing is left
     engine.load_weights(model.state_dict(), version=3)
     snapshot = engine.snapshot()
     restored = EmbeddedEngine(model, chosen)

@@ -79,17 +79,19 @@ class SlotCache(Cache):
         self.capacity = capacity
         self.num_rows = 0
         self.longest = 0
+        self._first_rh: Tensor | None = None  # line of `_flat` at which a head of a slot begins
         self.write_index = torch.empty(0, dtype=torch.int64)
         self.slots = [SlotLayer(self) for _ in range(num_layers)]
         super().__init__(layers=[*self.slots])
 
     def aim(self, position_n: Tensor, longest: int) -> None:
         """The next `update` writes the token of row i at position_n[i]; rows then have up to `longest` tokens."""
-        heads = self.slots[0].keys.shape[1]
+        if self._first_rh is None:
+            keys_rhcd = self.slots[0].keys
+            lines = torch.arange(0, keys_rhcd[..., 0].numel(), self.capacity, device=keys_rhcd.device)
+            self._first_rh = lines.view(keys_rhcd.shape[:2])
         self.num_rows, self.longest = len(position_n), longest
-        first_n1 = torch.arange(self.num_rows, device=position_n.device).unsqueeze(1) * (heads * self.capacity)
-        head_h = torch.arange(heads, device=position_n.device) * self.capacity
-        self.write_index = (first_n1 + position_n.unsqueeze(1) + head_h).flatten()
+        self.write_index = (self._first_rh[: self.num_rows] + position_n.unsqueeze(1)).flatten()
 
     def put(self, first: int, prompts: Prompts, prompt_m: Tensor) -> None:
         """Copy prompts into the slots from `first` on: into slot first + i the prompt prompt_m[i]."""

@@ -2,9 +2,10 @@
 
 Called by the embedded engine. Owns its copy of the weights, and the cache; knows nothing of rollouts or sampling.
 
-Why not `generate`: it pads every row to the longest one, gives a finished row to nobody, cannot change weights between
-two tokens, and returns when the slowest row is done. Transformers' own continuous batching could do some of this, at a
-tenth of the speed on a CPU (benchmarks/engine.py, docs). The model's forward is used as it is, with a cache of ours.
+Why not `generate`: it pads every row to the longest one, gives the row of a finished rollout to nobody, cannot change
+weights between two tokens, and returns when the slowest row is done. Transformers' own continuous batching refills
+rows, but at 1,000 tokens per second where `generate` makes 11,000 (a Llama of 0.8M parameters, 256 rows, a CPU). So the
+loop is ours; the pass itself is the model's own forward with a cache of ours, or fused.py for policies like Llama.
 
 Shapes: n = rows in flight, g = prompts, p = tokens of the longest prompt, t = tokens of the longest row,
 v = vocabulary.
@@ -35,6 +36,9 @@ class Forward:
         self.model = _own_copy(model)
         self.device = self.model.device
         self.context = context_of(model, settings)
+        self._place_c = torch.arange(self.context, device=self.device)
+        self._seen = torch.tensor(0.0, dtype=self.model.dtype, device=self.device)
+        self._masked = torch.tensor(float("-inf"), dtype=self.model.dtype, device=self.device)
         self._num_slots = settings.rows
         self.clear_cache()
         self._fused = FusedForward(self.model, self.context) if is_llama_like(self.model) else None
@@ -97,9 +101,7 @@ class Forward:
 
     def _mask(self, position_n: Tensor, longest: int) -> Tensor:
         """To be added to the scores: each row sees itself and what came before."""
-        hidden_nt = torch.arange(longest, device=self.device) > position_n.unsqueeze(1)
-        mask_nt = torch.zeros(hidden_nt.shape, dtype=self.model.dtype, device=self.device)
-        return mask_nt.masked_fill_(hidden_nt, float("-inf"))
+        return torch.where(self._place_c[:longest] > position_n.unsqueeze(1), self._masked, self._seen)
 
     def _refresh_head(self) -> None:
         """The FP32 head, converted once for each version. The model is ours, so its head may be replaced for good."""

@@ -43,6 +43,7 @@ class FusedForward:
         body: Any = model.model
         self._embed, self._norm, self._head = body.embed_tokens, body.norm, model.get_output_embeddings()
         self._layers = [_FusedLayer(layer) for layer in body.layers]
+        self._scaling: float = body.layers[0].self_attn.scaling
         position_1c = torch.arange(context).unsqueeze(0)
         cos_1cd, sin_1cd = body.rotary_emb(self._embed.weight, position_1c)
         self._cos_cd, self._sin_cd = cos_1cd[0].clone(), sin_1cd[0, :, : sin_1cd.shape[-1] // 2].clone()
@@ -61,7 +62,7 @@ class FusedForward:
             keys.append(key_gkpd)
             values.append(value_gkpd)
             out_ghpd = functional.scaled_dot_product_attention(
-                query_ghpd, key_gkpd, value_gkpd, is_causal=True, scale=1.0, enable_gqa=True
+                query_ghpd, key_gkpd, value_gkpd, is_causal=True, scale=self._scaling, enable_gqa=True
             )
             return out_ghpd.transpose(1, 2).reshape(num_prompts * longest, -1)
 
@@ -80,7 +81,7 @@ class FusedForward:
             if not mask_expanded:
                 mask_expanded.append(mask_nt[:, None].expand(-1, kv_heads, -1).reshape(-1, 1, longest))
             score = torch.bmm(query_xhd.reshape(num_rows * kv_heads, -1, width), key_nktd.flatten(0, 1).mT)
-            weight = score.add_(mask_expanded[0]).softmax(-1)
+            weight = torch.add(mask_expanded[0], score, alpha=self._scaling).softmax(-1)
             return torch.bmm(weight, value_nktd.flatten(0, 1)).view(num_rows, -1)
 
         return self._logits(self._run(token_n, position_n, attend))
@@ -108,23 +109,20 @@ class _FusedLayer:
         self._weight, self._bias = _fuse(attention.q_proj, attention.k_proj, attention.v_proj)
         self.out = attention.o_proj
         self._width = attention.head_dim
-        self._scaling = attention.scaling
         self._heads = attention.q_proj.out_features // self._width
         self._kv_heads = attention.k_proj.out_features // self._width
         self._gate_up = _fuse(self._mlp.gate_proj, self._mlp.up_proj) if hasattr(self._mlp, "gate_proj") else None
 
     def project(self, hidden_xe: Tensor, cos_x1d: Tensor, sin_x1d: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, scaled already, keys and values: [x, h, d], [x, k, d], [x, k, d]."""
-        all_xad = functional.linear(_rms(hidden_xe, self._norm), self._weight, self._bias).unflatten(
-            1, (-1, self._width)
-        )
+        """Queries, keys and values: [x, h, d], [x, k, d], [x, k, d]."""
+        all_xa = functional.linear(_rms(hidden_xe, self._norm), self._weight, self._bias)
+        all_xad = all_xa.view(len(all_xa), -1, self._width)
         plain = all_xad[:, : self._heads + self._kv_heads]
         half = self._width // 2
         turned = plain * cos_x1d
         turned[..., :half].addcmul_(plain[..., half:], sin_x1d, value=-1)
         turned[..., half:].addcmul_(plain[..., :half], sin_x1d)
-        query_xhd = turned[:, : self._heads].mul_(self._scaling)
-        return query_xhd, turned[:, self._heads :], all_xad[:, -self._kv_heads :]
+        return turned[:, : self._heads], turned[:, self._heads :], all_xad[:, -self._kv_heads :]
 
     def feed_forward(self, hidden_xe: Tensor) -> Tensor:
         """Gate and up as one multiplication; a mixture of experts runs as it is."""
@@ -138,7 +136,8 @@ class _FusedLayer:
 
 
 def _rms(hidden_xe: Tensor, norm: Any) -> Tensor:
-    return functional.rms_norm(hidden_xe, hidden_xe.shape[-1:], norm.weight, norm.variance_epsilon)
+    scale_x1 = hidden_xe.square().mean(-1, keepdim=True).add_(norm.variance_epsilon).rsqrt_()
+    return (hidden_xe * scale_x1).mul_(norm.weight)
 
 
 def _fuse(*parts: nn.Linear) -> tuple[Any, Any]:

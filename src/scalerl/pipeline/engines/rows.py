@@ -71,7 +71,7 @@ class Rows:
         now = slice(self.num_rows)
         return self.prompt_r[now] + self.written_r[now] - 1
 
-    def admit(self, request: GroupRequest, first: int, last: int) -> slice:
+    def admit(self, request: GroupRequest, first: int, last: int) -> None:
         """Rollouts first .. last - 1 of a group into the next free rows."""
         new = slice(self.num_rows, self.num_rows + last - first)
         self.num_rows = new.stop
@@ -85,7 +85,6 @@ class Rows:
             self.interruption_r[new] = NEVER
         self.injected_r[new] = 0
         self.injecting_r[new] = self.interruption_r[new] == 0
-        return new
 
     def advance(self, token_n: NDArray[np.int64], logprob_n: NDArray[np.float32], version_n: NDArray[np.int32]) -> int:
         """One token for every row: the one sampled, or the next of the phrase. Returns how many were sampled."""

@@ -40,10 +40,6 @@ class Waiting:
         """Rollouts of the first group that have found a row."""
         self.leftover: Leftover | None = None
 
-    def __len__(self) -> int:
-        """Rollouts that wait."""
-        return sum(len(request.seeds) for request in self.requests) - self.started
-
     def take(self, num_rows: int) -> Iterator[Share]:
         """Shares for so many free rows. `leftover` belongs to the first share where that begins after rollout 0."""
         while num_rows and self.requests:

@@ -38,6 +38,7 @@ class InlineFeed:
         self._begin_report()
 
     def batch(self, version: int) -> tuple[Group, ...] | None:
+        assert version == self._buffer.version
         while (groups := self._buffer.take(timeout=0)) is None:
             self._admit()
             if not self._generator.num_pending:

@@ -1,6 +1,6 @@
 """How much of the budget is used: steps, FLOPs, tokens or device-hours, read off the ledger.
 
-Asked by the session after each step, and by whoever shows progress.
+Asked by the session after each step, by the status of a run, and by whoever shows progress.
 """
 
 from __future__ import annotations
