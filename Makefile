@@ -40,13 +40,19 @@ format: venv ## let ruff repair and format
 test: check ## the checks, then every test
 	$(BIN)/python -m pytest -q
 
-demo: venv ## fit the paper's 8B curve up to 50k GPU-hours, forecast 100k, write demo/scalerl-8b.png
+demo: venv ## forecast the paper's 8B curve; then train at laptop scale, and forecast the end from the first half
 	@mkdir -p demo
 	$(BIN)/scalerl fit --example scalerl-8b --until 50000 --budget 100000 --plot demo/scalerl-8b.png
+	@rm -rf demo/run
+	SCALERL_CACHE=demo/cache $(BIN)/scalerl train --recipe scalerl --scale laptop --out demo/run
+	$(BIN)/scalerl fit demo/run --until 50% --budget end --plot demo/forecast.png
 
-bench: venv ## speed and calibration, beside their limits; CURVES=file.csv adds the real curves
+bench: venv ## figures beside their limits; CURVES=file.csv adds the real curves; see benchmarks/README.md for the rest
 	$(BIN)/python benchmarks/fit_speed.py
 	$(BIN)/python benchmarks/calibration.py $(if $(CURVES),--curves $(CURVES))
+	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/async.py
+	$(BIN)/python benchmarks/own_curves.py
 
 clean: ## remove the environment, caches and everything built
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist demo

@@ -3,7 +3,7 @@
     python benchmarks/tune.py --curves rl_curves.csv --table tune_table.jsonl
 
 1. The candidates: neutral round figures, and a seeded quasi-random set in a box around them (`FIGURES`). None of them
-   depends on a curve. Each is scored once, forecast by forecast, on every real curve with 11 evaluations or more and on
+   was fitted to a curve. Each is scored once, on every real curve of 11 or more evaluations and on
    the same simulated runs. The scores are kept in --table line by line: an interrupted run goes on where it stopped.
 2. A rule (tune_rules.py) turns the scores on some projects and on the simulated runs into one set of figures.
 3. For every project the rule is applied to the OTHER projects, and its choice is scored on the one left out. Pooled,

@@ -125,7 +125,7 @@ def by_limits(tried: Sequence[Candidate], without: str | None) -> np.ndarray:
 
 
 def neutral(tried: Sequence[Candidate], _without: str | None) -> np.ndarray:
-    """No choice at all: what the figures are worth that no curve has touched."""
+    """No choice at all: what the candidates start from."""
     return tried[0].point
 
 

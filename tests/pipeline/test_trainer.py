@@ -17,7 +17,7 @@ from scalerl.config import RunConfig
 from scalerl.errors import InputError, TrainingError
 from scalerl.pipeline.batch import make_batch
 from scalerl.pipeline.trainer import StepResult, Trainer, learning_rate
-from scalerl.pipeline.types import Group, GroupRequest, Rollout
+from scalerl.pipeline.types import Group, GroupRequest, Rollout, Snapshot
 from scalerl.policy import TinyLlama, TinyMoe
 from scalerl.policy.tiny import Shape, new_policy
 from scalerl.recipe import recipe_of
@@ -305,6 +305,38 @@ def test_restored_goes_on_bit_for_bit(make_run: MakeRun) -> None:
     assert other.step(mixed_batch(), 3, 3).values == expected.values
     assert_equal(learner.weights(), other.weights())
     assert_equal(dict(learner.snapshot().tensors), dict(other.snapshot().tensors))
+
+
+def test_bfloat16_weights_learn_in_steps_far_below_their_spacing(make_run: MakeRun) -> None:
+    """Weights of about .25 have a spacing of 2^-10 = .001 in bfloat16. Thirty steps of 1e-4 are lost one by one, but
+    the float32 masters add them up."""
+    run = make_run("scale.optimiser.learning_rate=1e-4", "scale.optimiser.warmup_steps=0")
+    learner = Trainer(policy().bfloat16(), recipe_of(run), run)
+    before = {name: tensor.clone() for name, tensor in learner.weights().items()}
+    for version in range(2, 32):
+        learner.step(mixed_batch(), version, version)
+    head = "lm_head.weight"
+    moved = (learner.weights()[head] != before[head]).float().mean()
+    assert learner.weights()[head].dtype == torch.bfloat16
+    assert moved > 0.5
+    masters = {name.removeprefix("master/"): t for name, t in learner.snapshot().tensors.items() if "master/" in name}
+    assert_equal({name: tensor.bfloat16() for name, tensor in masters.items()}, learner.weights())
+
+
+def test_bfloat16_weights_are_restored_bit_for_bit(make_run: MakeRun) -> None:
+    run = make_run()
+    learner = Trainer(policy().bfloat16(), recipe_of(run), run)
+    learner.step(mixed_batch(), 2, 2)
+    weights, saved = {name: tensor.clone() for name, tensor in learner.weights().items()}, learner.snapshot()
+    expected = learner.step(mixed_batch(), 3, 3)
+    other = Trainer(policy().bfloat16(), recipe_of(run), run)
+    other.model.load_state_dict(weights)
+    other.restore(saved)
+    assert other.step(mixed_batch(), 3, 3).values == expected.values
+    assert_equal(dict(learner.snapshot().tensors), dict(other.snapshot().tensors))
+    incomplete = Snapshot({}, {name: t for name, t in saved.tensors.items() if not name.startswith("master/")})
+    with pytest.raises(InputError, match="saved float32 weights of another policy"):
+        other.restore(incomplete)
 
 
 def test_a_snapshot_is_a_copy_with_the_random_state(make_run: MakeRun) -> None:

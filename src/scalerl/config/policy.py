@@ -22,7 +22,7 @@ class PretrainedModel(Frozen):
     name: Name
     """Directory or hub name; it must bring its tokenizer."""
     dtype: Dtype
-    """Type of the weights while training and generating."""
+    """Type of the weights while training and generating; the optimiser works on float32 copies."""
 
 
 class LlamaModel(Frozen):
@@ -41,7 +41,7 @@ class LlamaModel(Frozen):
     tied: bool
     """Share the weights of the input embedding and the LM head."""
     dtype: Dtype
-    """Type of the weights while training and generating."""
+    """Type of the weights while training and generating; the optimiser works on float32 copies."""
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Self:
@@ -69,7 +69,7 @@ class MoeModel(Frozen):
     tied: bool
     """Share the weights of the input embedding and the LM head."""
     dtype: Dtype
-    """Type of the weights while training and generating."""
+    """Type of the weights while training and generating; the optimiser works on float32 copies."""
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> Self:

@@ -3,9 +3,8 @@
 All lengths are on the unit scale of the value (0..1 for pass rates). The figures are what benchmarks/tune.py chose by
 its rule "mean of best tenth by limits": the mean of the 13 best of 129 candidates (neutral round figures and a seeded
 quasi-random set around them), by 38 real LLM-RL curves of three projects and by simulated runs. They stand as the rule
-gave them, to four decimals. Scores on those curves are in-sample; the same rule applied without the project it is scored on
-gives what an unknown project can expect (docs/method.md). `free_floor_sd`, `white`, `memory`, `decay_size` and
-`log_white` were not searched.
+gave them, to four decimals. Scores on those curves are in-sample; docs/method.md has what the same rule reaches on a
+project it did not see. `free_floor_sd`, `white`, `memory`, `decay_size` and `log_white` were not searched.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import AdamW
 
 from scalerl.errors import InputError
@@ -17,21 +17,21 @@ _PARTS = ("step", "exp_avg", "exp_avg_sq")
 """What AdamW keeps for each parameter: updates made, and the means of gradient and squared gradient."""
 
 
-def save_optimiser(model: nn.Module, optimiser: AdamW) -> dict[str, Tensor]:
+def save_optimiser(parameters: Mapping[str, Tensor], optimiser: AdamW) -> dict[str, Tensor]:
     """Copies, named `part/parameter`; nothing for a parameter that has had no update yet."""
     return {
         f"{part}/{name}": optimiser.state[parameter][part].detach().clone()
-        for name, parameter in model.named_parameters()
+        for name, parameter in parameters.items()
         if optimiser.state.get(parameter)
         for part in _PARTS
     }
 
 
-def restore_optimiser(model: nn.Module, optimiser: AdamW, tensors: Mapping[str, Tensor]) -> None:
+def restore_optimiser(parameters: Mapping[str, Tensor], optimiser: AdamW, tensors: Mapping[str, Tensor]) -> None:
     """The opposite; everything is checked before anything is changed."""
     rest = dict(tensors)
     states: dict[Tensor, dict[str, Any]] = {}
-    for name, parameter in model.named_parameters():
+    for name, parameter in parameters.items():
         found = {part: rest.pop(f"{part}/{name}") for part in _PARTS if f"{part}/{name}" in rest}
         shapes = [found[part].shape for part in ("exp_avg", "exp_avg_sq") if part in found]
         if found and (len(found) != len(_PARTS) or any(shape != parameter.shape for shape in shapes)):

@@ -129,7 +129,9 @@ class _Session:
         self._step += 1
         self._feed.publish(self._trainer.weights(), self._step, result.flops)
         report = self._feed.report()
-        self._ledger = self._ledger.book("training", Usage(device_s, result.flops, result.tokens))
+        self._ledger = self._ledger.book(
+            "training", Usage(device_s + report.trainer_waited_s, result.flops, result.tokens)
+        )
         self._ledger = self._ledger.book("generation", report.usage)
         record = StepRecord(self._step, {**result.values, **report.values}, self._ledger, self._wall_s())
         self._directory.metrics.append(step_line(record))

@@ -14,7 +14,7 @@ every token.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -30,6 +30,7 @@ from scalerl.errors import InputError, TrainingError
 from scalerl.pipeline.batch import Batch, Values, describe_batch, make_batch, token_ages
 from scalerl.pipeline.flat import is_flat
 from scalerl.pipeline.flops import forward_cost
+from scalerl.pipeline.masters import Masters
 from scalerl.pipeline.microbatches import MicroBatch, micro_batches
 from scalerl.pipeline.optimiser_state import restore_optimiser, save_optimiser
 from scalerl.pipeline.scoring import Scoring, score, spread
@@ -86,7 +87,8 @@ class Trainer:
             mixed_precision=run.scale.trainer.mixed_precision,
             flat=_is_plain(run.scale.trainer) and is_flat(model, run.scale.tokens.context),
         )
-        self._optimiser = build_optimiser(model, run.scale.optimiser)
+        self._masters = Masters(self._parameters)
+        self._optimiser = build_optimiser(self._masters.tensors.values(), run.scale.optimiser)
         if run.scale.trainer.gradient_checkpointing:
             checkpoint_gradients(model)
 
@@ -109,7 +111,7 @@ class Trainer:
 
     def accumulate(self, batch: Batch, plan: Plan) -> Gradient:
         """Gradients of the whole batch, one micro-batch after the other. No step is made."""
-        self._optimiser.zero_grad()
+        self._clear_gradients()
         loss, flops, tokens = 0.0, 0.0, 0
         stats: list[LossStats] = []
         for micro in micro_batches(batch, plan, self._scale.trainer.micro_batch_tokens, self._model.device):
@@ -127,14 +129,15 @@ class Trainer:
 
     def snapshot(self) -> Snapshot:
         """The optimiser by parameter name and the random state. The weights are the policy's own folder."""
-        tensors = save_optimiser(self._model, self._optimiser)
+        tensors = save_optimiser(self._masters.tensors, self._optimiser) | self._masters.save()
         return Snapshot({}, tensors | {_RNG: torch.get_rng_state()})
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go on from a snapshot; the policy must already have the weights that belong to it."""
         tensors = dict(snapshot.tensors)
         torch.set_rng_state(tensors.pop(_RNG))
-        restore_optimiser(self._model, self._optimiser, tensors)
+        self._masters.restore(tensors)
+        restore_optimiser(self._masters.tensors, self._optimiser, tensors)
 
     def _loss_inputs(self, micro: MicroBatch) -> LossInputs:
         logprob_n, entropy_n = score(self._model, micro, self._scoring)
@@ -156,17 +159,22 @@ class Trainer:
         """Clip and step; the norm of the gradient before clipping, None where there was nothing to learn."""
         if gradient.stats is None:
             return None
-        parameters = [parameter for parameter in self._parameters.values() if parameter.grad is not None]
+        parameters = self._masters.take_gradients()
         norm = torch.nn.utils.get_total_norm([grad for p in parameters if (grad := p.grad) is not None])
         if not (math.isfinite(gradient.loss) and bool(norm.isfinite())):
-            self._optimiser.zero_grad()
+            self._clear_gradients()
             numbers = f"loss {gradient.loss:g}, gradient norm {norm:g}, learning rate {rate:g}"
             raise TrainingError(f"step {version + 1}: loss or gradient is not finite ({numbers})")
         torch.nn.utils.clip_grads_with_norm_(parameters, self._scale.optimiser.grad_clip, norm)
         for group in self._optimiser.param_groups:
             group["lr"] = rate
         self._optimiser.step()
+        self._masters.give_weights()
         return norm.item()
+
+    def _clear_gradients(self) -> None:
+        for parameter in self._parameters.values():
+            parameter.grad = None
 
     def _flops(self, micro: MicroBatch) -> float:
         flops = self._cost.training_flops(micro.num_tokens, micro.num_attended)
@@ -175,10 +183,10 @@ class Trainer:
         return flops
 
 
-def build_optimiser(model: PreTrainedModel, settings: Optimiser) -> torch.optim.AdamW:
+def build_optimiser(parameters: Iterable[Tensor], settings: Optimiser) -> torch.optim.AdamW:
     """AdamW on every parameter, in one fused pass."""
     return torch.optim.AdamW(
-        model.parameters(),
+        parameters,
         lr=settings.learning_rate,
         betas=settings.betas,
         eps=settings.eps,

@@ -135,10 +135,11 @@ def test_bfloat16_with_the_fp32_head(
         head = engine._forward.model.get_output_embeddings()
         assert head is not None
         head.register_forward_pre_hook(remember)
-        engine.submit(request_of(0, 16))
+        for index in range(16):  # different prompts: nothing is shared, and row i is slot i
+            engine.submit(request_of(index))
         rollouts = drain(engine)
-        logprobs = np.stack([rollouts[0, position].logprobs[1:] for position in range(16)])
-        tokens = torch.stack([torch.from_numpy(rollouts[0, position].tokens[1:]) for position in range(16)])
+        logprobs = np.stack([rollouts[index, 0].logprobs[1:] for index in range(16)])
+        tokens = torch.stack([torch.from_numpy(rollouts[index, 0].tokens[1:]) for index in range(16)])
         logits = torch.stack(exact[1:], dim=1)
         expected = logits.log_softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1).numpy()
         errors[fp32_head] = float(np.abs(logprobs - expected).max())

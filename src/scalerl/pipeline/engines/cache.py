@@ -1,14 +1,13 @@
-"""The KV cache of the engine: one slot for each row, each at its own length, as a transformers `Cache`.
+"""The KV cache of the engine: one slot for each different text, each at its own length, as a transformers `Cache`.
 
-Written by the forward passes, moved by the engine when a row ends. Knows nothing of tokens, seeds or rollouts.
-Transformers' own caches hold rows of one common length; here a row that ends gives its slot to another one at once.
+Written by the forward passes, copied by the engine when texts part. Knows nothing of tokens, seeds or rollouts.
+Transformers' own caches hold rows of one common length; here a slot that is free is given to another text at once.
 
-Rows in flight are always 0 .. n - 1, so that every view below is a slice and nothing is gathered. What a slot holds
-beyond its row's length is left over from earlier rows, and finite: the mask gives it the weight zero.
+Slots in use are always 0 .. n - 1, so that every view below is a slice and nothing is gathered. What a slot holds
+beyond its text's length is left over from earlier ones, and finite: the mask gives it the weight zero.
 
-Shapes: r = slots, n = rows in flight, h = heads of keys and values, c = capacity in tokens, t = tokens of the longest
-row in flight, g = prompts, p = tokens of the longest prompt, m = rows that begin, d = width of a head,
-v = vocabulary.
+Shapes: r = slots, n = slots in use, h = heads of keys and values, c = capacity in tokens, t = tokens of the longest
+text in use, g = prompts, p = tokens of the longest prompt, d = width of a head, v = vocabulary.
 """
 
 from __future__ import annotations
@@ -17,7 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
@@ -93,21 +94,22 @@ class SlotCache(Cache):
         self.num_rows, self.longest = len(position_n), longest
         self.write_index = (self._first_rh[: self.num_rows] + position_n.unsqueeze(1)).flatten()
 
-    def put(self, first: int, prompts: Prompts, prompt_m: Tensor) -> None:
-        """Copy prompts into the slots from `first` on: into slot first + i the prompt prompt_m[i]."""
-        rows = slice(first, first + len(prompt_m))
+    def put(self, first: int, prompts: Prompts) -> None:
+        """Copy prompts into the slots from `first` on."""
+        places = slice(first, first + len(prompts.logits_gv))
         for slot, key_ghpd, value_ghpd in zip(self.slots, prompts.keys, prompts.values, strict=True):
             if not slot.is_initialized:
                 slot.lazy_initialization(key_ghpd, value_ghpd)
-            slot.keys[rows, :, : key_ghpd.shape[2]] = key_ghpd[prompt_m]
-            slot.values[rows, :, : value_ghpd.shape[2]] = value_ghpd[prompt_m]
+            slot.keys[places, :, : key_ghpd.shape[2]] = key_ghpd
+            slot.values[places, :, : value_ghpd.shape[2]] = value_ghpd
 
-    def move(self, source: Sequence[int], target: Sequence[int], longest: int) -> None:
+    def copy(self, source: NDArray[np.int64], target: NDArray[np.int64], longest: int) -> None:
         """Copy slots of up to `longest` tokens to other places; nobody is in both lists."""
+        device = self.slots[0].keys.device
+        here, there = torch.from_numpy(source).to(device), torch.from_numpy(target).to(device)
         for slot in self.slots:
             for tensor in (slot.keys, slot.values):
-                for here, there in zip(source, target, strict=True):
-                    tensor[there, :, :longest] = tensor[here, :, :longest]
+                tensor[there, :, :longest] = tensor[here, :, :longest]
 
     def contents(self, num_rows: int, longest: int) -> tuple[list[Tensor], list[Tensor]]:
         """Copies of keys and values in use, [n, h, t, d] for each layer."""

@@ -107,10 +107,12 @@ class EmbeddedEngine:
         self._in_flight = dict(snapshot.values["in_flight"])
 
     def _decode(self) -> list[Tensor]:
-        """One token for the rows in flight, if there are any."""
-        if not self._rows.num_rows:
+        """One token for the rows in flight, if there are any; once for rows that have the same text so far."""
+        rows = self._rows
+        if not rows.num_rows:
             return []
-        return [self._forward.decode(self._rows.last_token_n, self._rows.position_n)]
+        logits_mv = self._forward.decode(rows.last_token_n[rows.leader_m], rows.position_n[rows.leader_m])
+        return [logits_mv[torch.from_numpy(rows.slot_r[: rows.num_rows]).to(logits_mv.device)]]
 
     def _begin(self) -> _Begun:
         """Free rows to the rollouts that wait, each prompt read once for its group."""
@@ -128,14 +130,14 @@ class EmbeddedEngine:
 
     def _place(self, shares: list[Share], read: Leftover, begun: _Begun) -> None:
         """Rollouts into the next rows, the prompts they share into their slots."""
-        first = self._rows.num_rows
-        for share in shares:
-            self._rows.admit(share.request, share.first, share.last)
+        first = self._rows.num_slots
+        self._forward.cache.put(first, read.prompt)
+        for slot, share in enumerate(shares, first):
+            self._rows.admit(share.request, share.first, share.last, slot)
         counts = torch.tensor([share.last - share.first for share in shares], device=self._forward.device)
-        prompt_m = torch.arange(len(shares), device=self._forward.device).repeat_interleave(counts)
-        self._forward.cache.put(first, read.prompt, prompt_m)
-        begun.logits.append(read.prompt.logits_gv[prompt_m])
-        begun.versions.extend([read.version] * len(prompt_m))
+        prompt_n = torch.arange(len(shares), device=self._forward.device).repeat_interleave(counts)
+        begun.logits.append(read.prompt.logits_gv[prompt_n])
+        begun.versions.extend([read.version] * len(prompt_n))
         last = shares[-1]
         unfinished = last.last < len(last.request.seeds)
         kept = read.prompt.only(len(shares) - 1, len(last.request.prompt_ids)) if unfinished else None
@@ -155,16 +157,16 @@ class EmbeddedEngine:
         return rows.advance(token_n.cpu().numpy(), logprobs, version_n)
 
     def _retire(self) -> tuple[Finished, ...]:
-        """Hand out what is complete; the caches follow the rows that moved."""
+        """Hand out what is complete; the caches follow the rows that are left."""
         retired = self._rows.retire()
-        if retired.source:
-            longest = int(self._rows.position_n[retired.target].max()) + 1
-            self._forward.cache.move(retired.source, retired.target, longest)
-        for finished in retired.finished:
+        source, target = self._rows.part()
+        if len(source):
+            self._forward.cache.copy(source, target, int(self._rows.position_n.max()))
+        for finished in retired:
             self._in_flight[finished.request] -= 1
             if not self._in_flight[finished.request]:
                 del self._in_flight[finished.request]
-        return retired.finished
+        return retired
 
 
 def _prefill_batches(shares: list[Share]) -> Iterator[list[Share]]:

@@ -35,6 +35,8 @@ class Forward:
     def __init__(self, model: PreTrainedModel, settings: EngineSettings) -> None:
         self.model = _own_copy(model)
         self.device = self.model.device
+        self._parameters = dict(self.model.named_parameters())  # a walk over all modules: not at each update
+        self._known = set(self.model.state_dict())
         self.context = context_of(model, settings)
         self._place_c = torch.arange(self.context, device=self.device)
         self._seen = torch.tensor(0.0, dtype=self.model.dtype, device=self.device)
@@ -52,18 +54,16 @@ class Forward:
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Copy new weights in, in the dtype of the model; all of them or, with an error, none."""
-        parameters = dict(self.model.named_parameters())
-        known = self.model.state_dict(keep_vars=True)
-        for name, parameter in parameters.items():
+        for name, parameter in self._parameters.items():
             if name not in weights:
                 raise InputError("weights without a parameter of the model", name, "every parameter")
             if weights[name].shape != parameter.shape:
                 allowed = f"the shape of the model, {tuple(parameter.shape)}"
                 raise InputError(f"the shape of {name}", tuple(weights[name].shape), allowed)
         for name in weights:
-            if name not in known:
+            if name not in self._known:
                 raise InputError("weights with an unknown parameter", name, "the parameters of the model")
-        for name, parameter in parameters.items():
+        for name, parameter in self._parameters.items():
             parameter.copy_(weights[name])
         self._refresh_head()
 

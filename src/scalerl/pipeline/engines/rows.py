@@ -1,15 +1,16 @@
 """The rows in flight: what each rollout has written so far, as numpy arrays. All rows are advanced at once.
 
-Owned by the embedded engine. Knows nothing of the model or its cache; rows 0 .. n - 1 are in flight, and `retire` says
-which of them move so that this stays true.
+Owned by the embedded engine. Knows nothing of the model or its cache, but for the number of the slot that holds a row's
+keys and values. Rows of a group that have written the same tokens so far share a slot, and what they read next goes
+through the model once; when they write different tokens, `part` says which slots to copy where. Rows 0 .. n - 1 and
+slots 0 .. m - 1 are in use, at any time.
 
-Shapes: r = rows of the engine, n = rows in flight, t = tokens of the longest response.
+Shapes: r = rows of the engine, n = rows in flight, m = slots in use, t = tokens of the longest response.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -22,14 +23,8 @@ from scalerl.pipeline.types import EngineSettings, Finished, GroupRequest, Rollo
 NEVER = -1
 """In `interruption_r`: the rollout is not to be interrupted."""
 
-
-@dataclass(frozen=True)
-class Retired:
-    """Rollouts that are complete, and the rows that moved into the gaps they left: `source[i]` to `target[i]`."""
-
-    finished: tuple[Finished, ...]
-    source: list[int]
-    target: list[int]
+_TOKEN_BITS = 32
+"""More than any vocabulary needs."""
 
 
 class Rows:
@@ -43,6 +38,7 @@ class Rows:
         self.num_rows = 0
         self.request_r = np.zeros(rows, dtype=np.int64)
         self.place_r = np.zeros(rows, dtype=np.int64)
+        self.slot_r = np.zeros(rows, dtype=np.int64)
         self.seed_r = np.zeros(rows, dtype=np.uint64)
         self.prompt_r = np.zeros(rows, dtype=np.int64)  # tokens of the prompt
         self.written_r = np.zeros(rows, dtype=np.int64)  # tokens of the response
@@ -71,12 +67,23 @@ class Rows:
         now = slice(self.num_rows)
         return self.prompt_r[now] + self.written_r[now] - 1
 
-    def admit(self, request: GroupRequest, first: int, last: int) -> None:
-        """Rollouts first .. last - 1 of a group into the next free rows."""
+    @property
+    def num_slots(self) -> int:
+        return int(self.slot_r[: self.num_rows].max()) + 1 if self.num_rows else 0
+
+    @property
+    def leader_m(self) -> NDArray[np.int64]:
+        """One row of each slot; the others of that slot read the same token at the same position."""
+        leader_m: NDArray[np.int64] = np.unique(self.slot_r[: self.num_rows], return_index=True)[1]
+        return leader_m
+
+    def admit(self, request: GroupRequest, first: int, last: int, slot: int) -> None:
+        """Rollouts first .. last - 1 of a group into the next free rows; their prompt is in this slot."""
         new = slice(self.num_rows, self.num_rows + last - first)
         self.num_rows = new.stop
         self.request_r[new] = request.index
         self.place_r[new] = np.arange(first, last)
+        self.slot_r[new] = slot
         self.seed_r[new] = np.array([seed_bits(seed) for seed in request.seeds[first:last]], dtype=np.uint64)
         self.prompt_r[new] = len(request.prompt_ids)
         self.written_r[new] = 0
@@ -125,7 +132,7 @@ class Rows:
         ends_n: NDArray[np.bool_] = (tail == self._end_thinking).all(axis=1) & (at_n1[:, 0] >= 0)
         return ends_n
 
-    def retire(self) -> Retired:
+    def retire(self) -> tuple[Finished, ...]:
         """Take the complete rollouts out; rows from the end move into the gaps."""
         now = slice(self.num_rows)
         written_n = self.written_r[now]
@@ -135,7 +142,7 @@ class Rows:
         done_n = ended_n | (written_n == self._settings.max_response)
         done = np.flatnonzero(done_n)
         if not len(done):
-            return Retired((), [], [])
+            return ()
         finished = tuple(self._finished(row, truncated=not ended_n[row]) for row in done.tolist())
         left = self.num_rows - len(done)
         gaps = done[done < left].tolist()
@@ -144,7 +151,27 @@ class Rows:
             array = getattr(self, name)
             array[gaps] = array[movers]
         self.num_rows = left
-        return Retired(finished, movers, gaps)
+        return finished
+
+    def part(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """A slot for each different text: (source, target) of the slots to copy. No target is a source.
+
+        Slots whose rows are all gone are given away; slots beyond the number that is needed move into the gaps.
+        """
+        nothing = np.empty(0, dtype=np.int64)
+        if not self.num_rows:
+            return nothing, nothing
+        key_n = (self.slot_r[: self.num_rows] << _TOKEN_BITS) + self.last_token_n
+        key_m, text_n = np.unique(key_n, return_inverse=True)
+        old_m = key_m >> _TOKEN_BITS
+        num_slots = len(old_m)
+        stays_m = np.append(True, old_m[1:] != old_m[:-1]) & (old_m < num_slots)
+        new_m = old_m.copy()
+        free = np.ones(num_slots, dtype=np.bool_)
+        free[old_m[stays_m]] = False
+        new_m[~stays_m] = np.flatnonzero(free)
+        self.slot_r[: self.num_rows] = new_m[text_n]
+        return old_m[~stays_m], new_m[~stays_m]
 
     def _finished(self, row: int, *, truncated: bool) -> Finished:
         written = slice(self.written_r[row])
@@ -170,7 +197,7 @@ class Rows:
 
 
 _ARRAYS = (
-    "request_r", "place_r", "seed_r", "prompt_r", "written_r", "interruption_r", "injected_r", "injecting_r",
+    "request_r", "place_r", "slot_r", "seed_r", "prompt_r", "written_r", "interruption_r", "injected_r", "injecting_r",
     "tokens_rt", "logprobs_rt", "versions_rt", "own_rt",
 )  # fmt: skip
 

@@ -26,8 +26,8 @@ def settings_values(settings: EngineSettings) -> dict[str, Any]:
 
 def save(rows: Rows, waiting: Waiting, cache: SlotCache) -> Snapshot:
     """Everything in flight and queued."""
-    num_rows = rows.num_rows
-    keys, values = cache.contents(num_rows, int(rows.position_n.max()) + 1 if num_rows else 0)
+    longest = int(rows.position_n.max()) + 1 if rows.num_rows else 0
+    keys, values = cache.contents(rows.num_slots, longest)
     tensors = {f"rows.{name}": tensor for name, tensor in rows.tensors().items()}
     tensors |= _numbered("slots.keys", keys) | _numbered("slots.values", values)
     leftover = waiting.leftover

@@ -25,6 +25,8 @@ class FeedReport:
     """Share of the time in which it had nothing to do; None: no time has passed."""
     trainer_idle: float | None
     """Share of the time that the trainer waited for a batch."""
+    trainer_waited_s: float = 0.0
+    """Seconds that the trainer's device was held while it waited; none in virtual time."""
     generator_memory_bytes: int | None = None
     """Peak of the generator's process; None in virtual time, where equal runs have equal reports."""
     trainer_memory_bytes: int | None = None
@@ -32,8 +34,9 @@ class FeedReport:
 
     @property
     def values(self) -> dict[str, float | None]:
-        """What metrics.jsonl holds of it; the usage is in the ledger."""
-        return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "usage"}
+        """What metrics.jsonl holds of it; the rest is in the ledger."""
+        booked = {"usage", "trainer_waited_s"}
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name not in booked}
 
 
 class Feed(Protocol):

@@ -78,6 +78,7 @@ class LocalFeed:
             ),
             generator_idle=idle_s / lived_s if lived_s > 0 else None,
             trainer_idle=waited_s / elapsed_s if elapsed_s > 0 else None,
+            trainer_waited_s=waited_s,
             generator_memory_bytes=self._now.memory_bytes or None,
             trainer_memory_bytes=peak_memory_bytes(),
         )
