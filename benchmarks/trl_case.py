@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from scalerl.config import RunConfig
-from scalerl.config.load import load_run
+from scalerl.config.load import load_run, patch
 from scalerl.pipeline.assemble import ground
 from scalerl.pipeline.launch.open import open_feed
 from scalerl.pipeline.schedule import schedule_of
@@ -58,13 +58,14 @@ class Chunk:
     truncation_rate: float
 
 
-def run_config(launcher: str, *more: str) -> RunConfig:
-    return load_run(overrides=[*OVERRIDES, *LAUNCHERS[launcher], *more]).config
+def run_config(launcher: str) -> RunConfig:
+    return load_run(overrides=[*OVERRIDES, *LAUNCHERS[launcher]]).config
 
 
 def start_policy(cache: Path, *, untrained: bool) -> LoadedPolicy:
     """The policy that both sides begin with; it is warmed up once, which takes about a minute."""
-    return load_policy(run_config("inline", *(["scale.warm_start.kind=none"] if untrained else [])), cache)
+    run = run_config("inline")
+    return load_policy(patch(run, {"scale.warm_start.kind": "none"}) if untrained else run, cache)
 
 
 def problems() -> list[dict[str, str]]:

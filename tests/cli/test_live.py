@@ -259,6 +259,32 @@ def test_a_failure_of_the_view_stays_in_the_view(monkeypatch: pytest.MonkeyPatch
     assert film.view.failure == "ZeroDivisionError: division by zero"
 
 
+class Gone(io.StringIO):
+    """A reader that went away: `| head`, a closed terminal."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__()
+        self.error = error
+
+    def write(self, text: str, /) -> int:
+        if text:
+            raise self.error
+        return 0
+
+
+@pytest.mark.parametrize("kind", [LiveView, PlainLines])
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(5, "Input/output error")])
+def test_a_reader_that_goes_away_does_not_end_the_run(kind: type[View], error: OSError) -> None:
+    """rich would raise SystemExit for a broken pipe, and send standard output nowhere."""
+    view = kind(_run("500 steps"), live.ViewConsole(file=Gone(error), width=100, force_terminal=kind is LiveView))
+    with view.shown():
+        view.started(0, Ledger(), [])
+        view.evaluated(_point(0))
+    assert view.watch.points
+    assert (view.failure is None) == isinstance(error, BrokenPipeError)
+    assert isinstance(view_for(_run("500 steps"), None).console, live.ViewConsole)
+
+
 def test_an_interrupt_is_not_a_failure_of_the_view(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt

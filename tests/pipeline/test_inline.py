@@ -13,6 +13,7 @@ from scalerl.config import RunConfig
 from scalerl.pipeline.assemble import ground
 from scalerl.pipeline.launch.inline import InlineFeed
 from scalerl.pipeline.launch.open import open_feed
+from scalerl.pipeline.source import Source
 from scalerl.pipeline.types import Group
 from scalerl.policy.load import load_policy
 
@@ -102,6 +103,20 @@ def test_the_usage_is_booked_once(open_run: Callable[..., tuple[InlineFeed, dict
     assert first.usage.flops > 0
     assert first.usage.tokens > 0
     assert first.usage.device_s > 0
+    assert feed.report().usage.tokens == 0
+
+
+def test_nothing_is_decoded_for_a_batch_that_will_never_be_whole(
+    open_run: Callable[..., tuple[InlineFeed, dict[str, torch.Tensor]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cost would be in no step's ledger."""
+    next_request = Source.next_request
+    monkeypatch.setattr(Source, "next_request", lambda self, i: next_request(self, i) if i < 4 else None)
+    feed, weights = open_run("scale.generator.rows=3")
+    assert feed.batch(0) is not None
+    feed.publish(weights, 1, 0.0)
+    feed.report()
+    assert feed.batch(1) is None
     assert feed.report().usage.tokens == 0
 
 

@@ -161,6 +161,13 @@ def test_a_context_that_is_too_small(folder: Path) -> None:
         load_policy(run)
 
 
+def test_an_interruption_phrase_that_leaves_no_room_for_an_answer(tmp_path: Path) -> None:
+    load_policy(small('scale.tokens.interruption_phrase=";;</think>"', "scale.tokens.answer=4"), tmp_path)
+    run = small('scale.tokens.interruption_phrase=";;</think>"', "scale.tokens.answer=3")
+    with pytest.raises(InputError, match=r"tokens of the interruption phrase .* got 3; allowed: less than 3"):
+        load_policy(run, tmp_path)
+
+
 def test_an_interruption_phrase_that_cannot_be_written(tmp_path: Path) -> None:
     run = small('scale.tokens.interruption_phrase="stop </think>"')
     with pytest.raises(InputError, match="a phrase with characters that the policy cannot write, 'stop </think>'"):

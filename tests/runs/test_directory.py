@@ -110,6 +110,18 @@ def test_a_larger_budget_is_the_same_run(tmp_path: Path, config: RunConfig) -> N
     assert len(read_sessions(tmp_path)) == 2
 
 
+def test_a_new_run_does_not_begin_where_another_process_was_faster(tmp_path: Path, config: RunConfig) -> None:
+    RunDirectory.check(tmp_path, config)
+    with RunDirectory.hold(tmp_path, config) as faster:
+        faster.evals.append({"step": 0})
+    before = files(tmp_path)
+    with pytest.raises(InputError, match="exists already"), RunDirectory.hold(tmp_path, config, resume=False):
+        pytest.fail("begun twice")
+    assert {name: text for name, text in files(tmp_path).items() if name != "lock"} == {
+        name: text for name, text in before.items() if name != "lock"
+    }
+
+
 def test_a_run_in_use_is_not_touched(tmp_path: Path, config: RunConfig) -> None:
     with RunDirectory.hold(tmp_path, config):
         before = files(tmp_path)

@@ -126,6 +126,9 @@ def test_problems_can_be_left_out() -> None:
     drawn = [stream.draw(left_out) for _ in range(12)]
     assert {problem.id for problem in drawn if problem} == {problem.id for problem in pool[7:]}
     assert stream.draw({problem.id for problem in pool[:]}) is None
+    last = pool[3]
+    almost_all = {problem.id for problem in pool[:]} - {last.id}
+    assert [stream.draw(almost_all) for _ in range(30)] == [last] * 30  # wherever it stands in the next epoch
     endless = ProblemStream(ChainedSums(numbers=2, largest=2).problems("train"), seed=0)
     everything = {problem.id for problem in ChainedSums(numbers=2, largest=2).problems("train")[:200]}
     assert endless.draw(everything) is None

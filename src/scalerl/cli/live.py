@@ -34,6 +34,13 @@ QUIET_S = 30.0
 REFRESHES_PER_S = 2
 
 
+class ViewConsole(Console):
+    """Nobody reads any more: rich would end the process and close standard output, but the run goes on unwatched."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
+
 class View:
     """What both views share: the state of the run, and the promise not to raise."""
 
@@ -90,10 +97,14 @@ class View:
 
     @contextmanager
     def _safely(self) -> Iterator[None]:
+        with self._keeping_failures(), self._lock:
+            yield
+
+    @contextmanager
+    def _keeping_failures(self) -> Iterator[None]:
         """A view is a sink: none of its failures may end hours of training."""
         try:
-            with self._lock:
-                yield
+            yield
         except Exception as error:  # noqa: BLE001  # see above
             self.failure = self.failure or f"{type(error).__name__}: {error}"
 
@@ -141,8 +152,14 @@ class LiveView(View):
 
     @contextmanager
     def shown(self) -> Iterator[View]:
-        with self._live():
+        live = self._live()
+        with self._keeping_failures():
+            live.start()
+        try:
             yield self
+        finally:
+            with self._keeping_failures():  # without our lock: rich's thread may wait for it while it holds rich's own
+                live.stop()
 
     def _live(self) -> Live:
         from rich.live import Live
@@ -159,6 +176,6 @@ class LiveView(View):
 
 def view_for(run: RunConfig, live: bool | None) -> View:
     """Live on a terminal, plain lines elsewhere; `live` decides otherwise."""
-    console = Console(stderr=True, highlight=False, force_terminal=True if live else None)
+    console = ViewConsole(stderr=True, highlight=False, force_terminal=True if live else None)
     wanted = console.is_terminal if live is None else live
     return LiveView(run, console) if wanted else PlainLines(run, console)

@@ -82,7 +82,7 @@ def next_commands(result: TrainResult, run: RunConfig) -> list[str]:
         return [f"scalerl train --out {folder} --resume"]
     commands = [f"scalerl fit {folder} --until 50% --budget end"] if _enough_for_half(result) else []
     if result.reason == "budget":
-        more = budget_words(run.scale.budget.unit, 2 * run.scale.budget.amount).replace(",", "").lower()
+        more = budget_words(run.scale.budget.unit, 2 * run.scale.budget.amount).replace(",", "").replace("FLOP", "flop")
         commands.append(f"scalerl train --out {folder} --resume --budget {shlex.quote(more)}")
     return commands
 

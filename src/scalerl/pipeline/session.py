@@ -61,7 +61,7 @@ def train(
         task = task_of(run)
         start = load_policy(run, cache, progress)
         base = ground(run, start.tokenizer, task)
-        with RunDirectory.hold(out, run) as directory:
+        with RunDirectory.hold(out, run, resume=resume) as directory:
             saved = checkpoint.load_newest(directory.checkpoints) if resume else None
             session = _Session(base, directory, start, saved, observer or Silent(), should_stop or _never)
             try:
@@ -95,7 +95,11 @@ class _Session:
         self._trainer = _trainer(base, model, start)
         self._evaluator = base.evaluator(model, self._step)
         self._feed: Feed = open_feed(base, model, folder, self._step)
-        self._restore(saved)
+        try:
+            self._restore(saved)
+        except BaseException:
+            self.close()
+            raise
         self._started = time.monotonic()
 
     def run(self) -> TrainResult:

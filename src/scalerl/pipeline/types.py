@@ -202,7 +202,7 @@ class Observer(Protocol):
         """The run begins, or goes on at `step` with the points it has."""
 
     def generating(self, version: int, num_finished: int, num_wanted: int) -> None:
-        """Rollouts are coming in for the next step, or for an evaluation."""
+        """Problems of an evaluation under way are done."""
 
     def stepped(self, record: StepRecord) -> None: ...
 

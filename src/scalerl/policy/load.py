@@ -121,8 +121,13 @@ def _random(shape: Shape, seed: int, cache: Path) -> Path:
 def _check_text(run: RunConfig, tokenizer: PreTrainedTokenizerBase) -> None:
     end_of_text(tokenizer)
     encode_phrase(tokenizer, END_THINK)
-    if isinstance(run.length, InterruptionWindow):
-        encode_phrase(tokenizer, run.length.phrase)
+    limits, tokens = run.length, run.scale.tokens
+    if isinstance(limits, InterruptionWindow):
+        phrase = encode_phrase(tokenizer, limits.phrase)
+        room = tokens.response - limits.high_tokens
+        if len(phrase) >= room:
+            what = "tokens of the interruption phrase (recipe.length.phrase or scale.tokens.interruption_phrase)"
+            raise InputError(what, len(phrase), f"less than {room}, or nothing is left of scale.tokens for the answer")
 
 
 def _check_context(run: RunConfig, model: PreTrainedModel, folder: Path) -> None:

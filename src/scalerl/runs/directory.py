@@ -75,8 +75,7 @@ class RunDirectory:
         if is_run_directory(folder):
             cls.open(folder).check_same(config)
             if not resume:
-                allowed = "--resume to go on with it, or a new folder"
-                raise InputError("the run exists already", allowed=allowed, where=str(path))
+                raise _exists_already(path)
         elif resume:
             cls.open(folder)  # says what is wrong
         _refuse_strange(folder)
@@ -84,14 +83,17 @@ class RunDirectory:
 
     @classmethod
     @contextmanager
-    def hold(cls, path: str | Path, config: RunConfig) -> Iterator[Self]:
+    def hold(cls, path: str | Path, config: RunConfig, *, resume: bool = True) -> Iterator[Self]:
         """Create the run, or open it and adopt the budget, and keep every other process out: this begins a session.
 
+        Without `resume` a run that has recorded something is refused: another process was faster since `check`.
         Until `finish` is called the run counts as crashed once the process is gone.
         """
         existed = is_run_directory(path)
         directory = cls.create(path, config)
         with locked(directory.path / layout.LOCK):
+            if not resume and (directory.evals.path.exists() or directory.metrics.path.exists()):
+                raise _exists_already(path)
             if existed:
                 directory = directory.adopt_budget(config)
                 directory.add_provenance()
@@ -198,6 +200,10 @@ def _read_config(file: Path) -> RunConfig:
         allowed = "the config that the run began with; begin a new run for another one"
         raise InputError("the config was changed by hand", allowed=allowed, where=str(file))
     return config
+
+
+def _exists_already(path: str | Path) -> InputError:
+    return InputError("the run exists already", allowed="--resume to go on with it, or a new folder", where=str(path))
 
 
 def _refuse_strange(folder: Path) -> None:

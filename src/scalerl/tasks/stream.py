@@ -35,7 +35,9 @@ class ProblemStream:
 
     def draw(self, left_out: Container[str] = frozenset()) -> Problem | None:
         """The next problem whose id is not left out; None when a whole pass finds none."""
-        for _ in range(self._problems.size or _ENDLESS_PASS):
+        # Twice the size: the rest of this epoch and all of the next. A problem can stand before the cursor in this one
+        # and near the end of the next.
+        for _ in range(2 * (self._problems.size or _ENDLESS_PASS)):
             problem = self._next()
             if problem.id not in left_out:
                 return problem

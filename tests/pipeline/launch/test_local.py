@@ -1,16 +1,19 @@
-"""The local launcher with a real second process whose generator is a stand-in; test_session.py has the whole thing."""
+"""The local launcher with a real second process whose generator is a stand-in; test_local_run.py has a whole run."""
 
 from __future__ import annotations
 
 import importlib
 import json
 import os
+import pickle
+import queue
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from functools import partial
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ from scalerl.config import RunConfig, load_run, patch
 from scalerl.errors import InputError
 from scalerl.pipeline.buffer import Buffer, ClosedError
 from scalerl.pipeline.launch.local import LocalFeed
-from scalerl.pipeline.launch.process import GeneratorDiedError, GeneratorProcess, RemoteTraceback
+from scalerl.pipeline.launch.process import GeneratorDiedError, GeneratorProcess, RemoteTraceback, _collect
 from scalerl.pipeline.launch.worker import Build
 from scalerl.pipeline.schedule import schedule_of
 from scalerl.pipeline.source import Source
@@ -163,6 +166,15 @@ def test_an_accident_in_the_generator_is_one_clear_error(feeds: Feeds, stand_in:
     assert "in stumble" in str(caught.value.__cause__)
     assert process.pid is not None
     assert wait_until_gone(process.pid)
+
+
+def test_a_message_that_cannot_be_read_leaves_nobody_waiting() -> None:
+    here, there = Pipe()
+    there.send_bytes(b"no pickle")
+    inbox: Any = queue.SimpleQueue()
+    with pytest.raises(pickle.UnpicklingError):
+        _collect(here, inbox)
+    assert inbox.get_nowait() is None
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes the way Linux shows them")

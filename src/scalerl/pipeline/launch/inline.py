@@ -41,7 +41,7 @@ class InlineFeed:
         assert version == self._buffer.version
         while (groups := self._buffer.take(timeout=0)) is None:
             self._admit()
-            if not self._generator.num_pending:
+            if self._buffer.exhausted:  # what is under way would never make a whole batch
                 return None
             self._advance()
             # The trainer waits while the generator decodes for it.
@@ -52,11 +52,11 @@ class InlineFeed:
     def publish(self, weights: Mapping[str, Tensor], version: int, training_flops: float) -> None:
         self._trainer_clock += training_flops
         self._decode_until(self._trainer_clock)
-        self._buffer.trained(version)
         if self._schedule.released(version) == version:
             self._generator.load_weights(weights, version)
             if self._schedule.stride > 1:  # between releases these are nobody else's weights: a checkpoint needs them
                 self._released = {name: tensor.clone() for name, tensor in weights.items()}
+        self._buffer.trained(version)
 
     def report(self) -> FeedReport:
         elapsed = self._trainer_clock - self._report_clock

@@ -138,9 +138,9 @@ class LocalFeed:
 
 def open_local(base: Ground, folder: Path, buffer: Buffer, schedule: Schedule, version: int) -> LocalFeed:
     """Start the generator with the policy in `folder`; it builds everything else from the config, as this side did."""
+    source = base.source()  # before there is a process that an error would leave behind
     build = partial(build_generator, base.run, folder, version)
-    process = GeneratorProcess(build, base.run.scale.launcher.threads)
-    return LocalFeed(process, base.source(), buffer, schedule)
+    return LocalFeed(GeneratorProcess(build, base.run.scale.launcher.threads), source, buffer, schedule)
 
 
 def build_generator(run: RunConfig, folder: Path, version: int) -> Generator:

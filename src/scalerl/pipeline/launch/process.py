@@ -107,6 +107,8 @@ def _collect(link: Connection, inbox: _Inbox) -> None:
         while True:
             inbox.put(link.recv())
     except (EOFError, OSError):
+        pass
+    finally:  # also after a message that cannot be read: whoever waits must not wait for ever
         inbox.put(None)
 
 
