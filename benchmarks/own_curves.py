@@ -30,9 +30,11 @@ LAWS: tuple[Law, ...] = ("sigmoid", "power", "loglinear")
 LARGEST_START, SMALLEST_END, LARGEST_ERROR, WANTED_SHARE = 0.35, 0.75, 0.03, 0.8
 
 
-def train(seed: int, folder: Path, overrides: list[str]) -> None:
+def train(seed: int, folder: Path, overrides: list[str], budget: str | None) -> None:
     """In a process of its own, one thread; goes on with a run that was stopped."""
     command = [sys.executable, "-m", "scalerl", "train", "--out", str(folder), "--no-live"]
+    if budget is not None:
+        command += ["--budget", budget]
     if folder.exists():
         command += ["--resume"]
     else:
@@ -101,11 +103,12 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--runs", type=Path, default=Path("runs/own_curves"))
     parser.add_argument("--set", action="append", default=[], help="an override for `scalerl train`")
+    parser.add_argument("--budget", help="another budget than the preset's, also for runs that exist")
     options = parser.parse_args()
     options.runs.mkdir(parents=True, exist_ok=True)
     folders = {seed: options.runs / f"seed-{seed}" for seed in range(options.seeds)}
     with ThreadPoolExecutor(options.workers) as pool:
-        list(pool.map(lambda seed: train(seed, folders[seed], options.set), folders))
+        list(pool.map(lambda seed: train(seed, folders[seed], options.set, options.budget), folders))
     rows = [judge(seed, curve_of(folder)) for seed, folder in folders.items()]
     found = summary(rows)
     show(rows, found)

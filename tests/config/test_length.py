@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scalerl.config import InterruptionWindow, PenaltyRange, load_run
+from scalerl.errors import InputError
 
 PHRASE = "Okay, time is up. Let me stop thinking and formulate a final answer now. </think>"
 
@@ -10,8 +13,8 @@ PHRASE = "Okay, time is up. Let me stop thinking and formulate a final answer no
 def test_interruption_window_of_the_paper_and_of_the_laptop() -> None:
     # [10k, 12k] of 12,288 thinking tokens with k = 1,024: 10 x 1,024 and 12 x 1,024
     assert load_run("scalerl", "paper_8b").config.length == InterruptionWindow(10240, 12288, PHRASE)
-    # 0.8333 x 40 = 33.3
-    assert load_run("scalerl", "laptop").config.length == InterruptionWindow(33, 40, "</think>")
+    # 0.8333 x 30 = 25.0
+    assert load_run("scalerl", "laptop").config.length == InterruptionWindow(25, 30, "</think>")
 
 
 def test_penalty_of_the_paper() -> None:
@@ -33,3 +36,11 @@ def test_the_scale_replaces_the_phrase_only_if_it_gives_one() -> None:
 def test_token_sums() -> None:
     tokens = load_run("scalerl", "paper_8b").config.scale.tokens
     assert (tokens.response, tokens.context) == (14336, 16384)
+
+
+def test_a_policy_that_does_not_think_cannot_be_interrupted() -> None:
+    task = ['scale.task.kind="file"', 'scale.task.path="problems.jsonl"', "scale.task.thinking=false"]
+    overrides = [*task, 'scale.warm_start.kind="none"']
+    with pytest.raises(InputError, match=r"recipe\.length\.kind: got 'interruption'; allowed: penalty or none"):
+        load_run("scalerl", "laptop", overrides=overrides)
+    assert load_run("scalerl", "laptop", overrides=[*overrides, 'recipe.length.kind="none"']).config.length is None

@@ -70,6 +70,13 @@ class RunConfig(Frozen):
         return resolve_length(self.recipe.length, self.scale.tokens)
 
     @model_validator(mode="after")
+    def _thinking_can_be_interrupted(self) -> Self:
+        if isinstance(self.recipe.length, Interruption) and not getattr(self.scale.task, "thinking", True):
+            allowed = "penalty or none, because the policy does not think (scale.task.thinking)"
+            raise impossible("recipe.length.kind", "interruption", allowed, "scale.task.thinking")
+        return self
+
+    @model_validator(mode="after")
     def _length_fits(self) -> Self:
         """A share of a small budget can round to nothing."""
         length, limits, tokens = self.recipe.length, self.length, self.scale.tokens

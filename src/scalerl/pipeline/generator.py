@@ -105,10 +105,6 @@ class Generator:
 
 def part(snapshot: Snapshot, name: str) -> Snapshot:
     """One part of a snapshot that was put together from several."""
-    return Snapshot(snapshot.values[name], tensors_of(snapshot, name))
-
-
-def tensors_of(snapshot: Snapshot, name: str) -> dict[str, Tensor]:
-    """The tensors of one part, without its prefix."""
     prefix = f"{name}."
-    return {key.removeprefix(prefix): value for key, value in snapshot.tensors.items() if key.startswith(prefix)}
+    tensors = {key.removeprefix(prefix): value for key, value in snapshot.tensors.items() if key.startswith(prefix)}
+    return Snapshot(snapshot.values[name], tensors)

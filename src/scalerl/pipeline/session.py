@@ -29,6 +29,7 @@ from scalerl.pipeline.schedule import schedule_of
 from scalerl.pipeline.trainer import Trainer
 from scalerl.pipeline.types import EvalPoint, Group, Observer, Snapshot, StepRecord, StopReason
 from scalerl.policy.load import LoadedPolicy, Progress, load_policy, read_policy
+from scalerl.policy.pretrained import read_tokenizer
 from scalerl.runs import RunDirectory, budget
 
 Stop = Callable[[], bool]
@@ -59,10 +60,13 @@ def train(
     with _threads(run.scale.launcher.threads):
         RunDirectory.check(out, run, resume=resume)
         task = task_of(run)
-        start = load_policy(run, cache, progress)
-        base = ground(run, start.tokenizer, task)
+        start = None if resume else load_policy(run, cache, progress)
+        base = None if start is None else ground(run, start.tokenizer, task)
         with RunDirectory.hold(out, run, resume=resume) as directory:
             saved = checkpoint.load_newest(directory.checkpoints) if resume else None
+            if start is None or base is None:
+                start = _resumed_policy(run, saved) or load_policy(run, cache, progress)
+                base = ground(run, start.tokenizer, task)
             session = _Session(base, directory, start, saved, observer or Silent(), should_stop or _never)
             try:
                 return session.run()
@@ -90,8 +94,9 @@ class _Session:
         self._ledger = Ledger()
         self._wall_before_s = 0.0
         self._saved_step: int | None = None if saved is None else saved.step
-        folder = start.folder if saved is None else saved.policy
-        model = start.model if saved is None else read_policy(saved.policy, self._run.scale.model.dtype)
+        folder, model = start.folder, start.model
+        if saved is not None and saved.policy != start.folder:  # a KL term: `start` is the reference
+            folder, model = saved.policy, read_policy(saved.policy, self._run.scale.model.dtype)
         self._trainer = _trainer(base, model, start)
         self._evaluator = base.evaluator(model, self._step)
         self._feed: Feed = open_feed(base, model, folder, self._step)
@@ -188,6 +193,14 @@ class _Session:
 
     def _wall_s(self) -> float:
         return self._wall_before_s + time.monotonic() - self._started
+
+
+def _resumed_policy(run: RunConfig, saved: checkpoint.Checkpoint | None) -> LoadedPolicy | None:
+    """The policy of the checkpoint; None where the one at step 0 is needed: nothing saved yet, or a KL term."""
+    if saved is None or run.recipe.kl_coefficient > 0:
+        return None
+    model = read_policy(saved.policy, run.scale.model.dtype)
+    return LoadedPolicy(model, read_tokenizer(saved.policy), saved.policy)
 
 
 def _trainer(base: Ground, model: PreTrainedModel, start: LoadedPolicy) -> Trainer:

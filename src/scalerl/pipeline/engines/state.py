@@ -16,7 +16,8 @@ from scalerl.errors import InputError
 from scalerl.pipeline.engines.cache import Prompts, SlotCache
 from scalerl.pipeline.engines.rows import Rows
 from scalerl.pipeline.engines.waiting import Leftover, Waiting
-from scalerl.pipeline.types import EngineSettings, GroupRequest, Snapshot
+from scalerl.pipeline.packing import request_from_json, request_to_json
+from scalerl.pipeline.types import EngineSettings, Snapshot
 
 
 def settings_values(settings: EngineSettings) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def save(rows: Rows, waiting: Waiting, cache: SlotCache) -> Snapshot:
         tensors |= _numbered("prompt.keys", prompt.keys) | _numbered("prompt.values", prompt.values)
         tensors["prompt.logits"] = prompt.logits_gv
     state: dict[str, Any] = {
-        "waiting": [_request_values(request) for request in waiting.requests],
+        "waiting": [request_to_json(request) for request in waiting.requests],
         "started": waiting.started,
         "prompt_version": None if leftover is None else leftover.version,
     }
@@ -51,7 +52,7 @@ def load(snapshot: Snapshot, rows: Rows, waiting: Waiting, cache: SlotCache, dev
     keys = _unnumbered("slots.keys", tensors)
     if keys:
         cache.fill(keys, _unnumbered("slots.values", tensors))
-    waiting.requests.extend(_request(values) for values in snapshot.values["waiting"])
+    waiting.requests.extend(request_from_json(values) for values in snapshot.values["waiting"])
     waiting.started = snapshot.values["started"]
     version = snapshot.values["prompt_version"]
     if version is not None:
@@ -65,17 +66,6 @@ def check_settings(snapshot: Snapshot, settings: EngineSettings) -> None:
     for name, value in own.items():
         if saved.get(name) != value:
             raise InputError(f"{name} in the snapshot of the engine", saved.get(name), f"as in the settings, {value}")
-
-
-def _request_values(request: GroupRequest) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(request).items()}
-
-
-def _request(values: Mapping[str, Any]) -> GroupRequest:
-    fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
-    }
-    return GroupRequest(**fields)
 
 
 def _numbered(name: str, tensors: Sequence[Tensor]) -> dict[str, Tensor]:

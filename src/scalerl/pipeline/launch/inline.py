@@ -14,7 +14,7 @@ from torch import Tensor
 
 from scalerl.compute import Usage
 from scalerl.pipeline.buffer import Buffer
-from scalerl.pipeline.generator import Generator, part, tensors_of
+from scalerl.pipeline.generator import Generator, part
 from scalerl.pipeline.launch.feed import FeedReport
 from scalerl.pipeline.schedule import Schedule
 from scalerl.pipeline.source import Source
@@ -34,7 +34,6 @@ class InlineFeed:
         self._decode_slowdown = decode_slowdown
         self._generator_clock = 0.0
         self._trainer_clock = 0.0
-        self._released: dict[str, Tensor] = {}
         self._begin_report()
 
     def batch(self, version: int) -> tuple[Group, ...] | None:
@@ -54,8 +53,6 @@ class InlineFeed:
         self._decode_until(self._trainer_clock)
         if self._schedule.released(version) == version:
             self._generator.load_weights(weights, version)
-            if self._schedule.stride > 1:  # between releases these are nobody else's weights: a checkpoint needs them
-                self._released = {name: tensor.clone() for name, tensor in weights.items()}
         self._buffer.trained(version)
 
     def report(self) -> FeedReport:
@@ -67,23 +64,21 @@ class InlineFeed:
         return report
 
     def snapshot(self) -> Snapshot:
+        """The generator's weights are not in it: they are the trainer's, or, between the releases of an off-policy
+        round, of no use, because the round was complete before its first step."""
         buffer, generator = self._buffer.snapshot(), self._generator.snapshot()
         values = {
             "buffer": buffer.values, "generator": generator.values, "source": self._source.snapshot(),
-            "clocks": [self._generator_clock, self._trainer_clock], "generator_version": self._generator.version,
+            "clocks": [self._generator_clock, self._trainer_clock],
         }  # fmt: skip
         tensors = {f"buffer.{name}": tensor for name, tensor in buffer.tensors.items()}
         tensors |= {f"generator.{name}": tensor for name, tensor in generator.tensors.items()}
-        tensors |= {f"released.{name}": tensor for name, tensor in self._released.items()}
         return Snapshot(values, tensors)
 
     def restore(self, snapshot: Snapshot) -> None:
         values = snapshot.values
         self._buffer.restore(part(snapshot, "buffer"))
         self._source.restore(values["source"])
-        self._released = dict(tensors_of(snapshot, "released"))
-        if self._released:
-            self._generator.load_weights(self._released, values["generator_version"])
         self._generator.restore(part(snapshot, "generator"))
         self._generator_clock, self._trainer_clock = values["clocks"]
         self._begin_report()

@@ -11,12 +11,12 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
 from scalerl.errors import ScaleRLError
-from scalerl.pipeline.launch.worker import Build, Failed, Progress, Submit, UseWeights, serve
+from scalerl.pipeline.launch.worker import Build, Failed, Progress, Stop, Submit, UseWeights, serve
 
 _END_S = 5.0
 """How long a process may take to end before it is killed."""
@@ -89,7 +89,8 @@ class GeneratorProcess:
     def close(self) -> None:
         """End the process; it is gone when this returns. Its work is lost: a checkpoint holds the requests."""
         if not self._link.closed:
-            self._process.terminate()
+            with suppress(ConnectionError):
+                self._link.send(Stop())
             self._process.join(_END_S)
             if self._process.is_alive():
                 self._process.kill()

@@ -3,14 +3,13 @@
 Started by `process`. The order of the loop carries the bound on the age: weights are looked for after requests were
 taken, so a request never meets weights older than those that were out when it was admitted (docs/staleness.md).
 
-The process ends when it is told to (SIGTERM), and by itself when the trainer's process is gone: its pipe ends then.
-Ctrl-C is the trainer's business.
+The process ends when it is told to (`Stop`), and by itself when the trainer's process is gone: its pipe ends then.
+Ctrl-C and SIGTERM are the trainer's business, also when they are sent to the whole group of processes.
 """
 
 from __future__ import annotations
 
 import signal
-import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -68,6 +67,11 @@ class UseWeights:
 
 
 @dataclass(frozen=True)
+class Stop:
+    """To the generator: the end."""
+
+
+@dataclass(frozen=True)
 class Progress:
     """From the generator: complete groups, and what it has done since it began."""
 
@@ -93,7 +97,7 @@ class Failed:
 def serve(link: Connection, lock: Lock, threads: int, build: Build) -> None:
     """The whole life of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that what hangs on this process is cleaned up
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     torch.set_num_threads(threads)
     try:
         _Loop(link, lock, build()).run()
@@ -115,8 +119,7 @@ class _Loop:
         self._busy_s = self._idle_s = 0.0
 
     def run(self) -> None:
-        while True:
-            self._receive()
+        while self._receive():
             started = time.monotonic()
             if self._weights is not None:
                 self._weights.fetch(self._writer.version, self._writer.load_weights)
@@ -126,17 +129,20 @@ class _Loop:
             if step.groups:
                 self._report(step.groups)
 
-    def _receive(self) -> None:
-        """Everything that has been sent; waits while there is nothing to write."""
+    def _receive(self) -> bool:
+        """Everything that has been sent; waits while there is nothing to write. False: it is over."""
         while not self._writer.num_pending or self._link.poll():
             started = time.monotonic()
-            message: Submit | UseWeights = self._link.recv()
+            message: Submit | UseWeights | Stop = self._link.recv()
             self._idle_s += time.monotonic() - started
+            if isinstance(message, Stop):
+                return False
             if isinstance(message, UseWeights):
                 self._weights = SharedWeights.attach(message.handle, self._lock, _parent_alive)
                 continue
             for request in message.requests:
                 self._writer.submit(request)
+        return True
 
     def _report(self, groups: tuple[Group, ...]) -> None:
         progress = Progress(groups, self._usage, self._busy_s, self._idle_s, peak_memory_bytes())
