@@ -37,8 +37,8 @@ format: venv ## let ruff repair and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: check ## the checks, then every test
-	$(BIN)/python -m pytest -q
+test: check ## the checks, then every test, the files shared between two processes
+	$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile
 
 demo: venv ## forecast the paper's 8B curve; then train at laptop scale, and forecast the end from the first half
 	@mkdir -p demo

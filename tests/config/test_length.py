@@ -13,8 +13,8 @@ PHRASE = "Okay, time is up. Let me stop thinking and formulate a final answer no
 def test_interruption_window_of_the_paper_and_of_the_laptop() -> None:
     # [10k, 12k] of 12,288 thinking tokens with k = 1,024: 10 x 1,024 and 12 x 1,024
     assert load_run("scalerl", "paper_8b").config.length == InterruptionWindow(10240, 12288, PHRASE)
-    # 0.8333 x 30 = 25.0
-    assert load_run("scalerl", "laptop").config.length == InterruptionWindow(25, 30, "</think>")
+    # 0.8333 x 38 = 31.7
+    assert load_run("scalerl", "laptop").config.length == InterruptionWindow(32, 38, "</think>")
 
 
 def test_penalty_of_the_paper() -> None:
