@@ -27,17 +27,17 @@ def test_parameters_and_flops_are_those_of_the_policy(kind: str, tied: bool) -> 
     size = size_of(run)
     assert size.parameters == sum(parameter.numel() for parameter in policy.parameters())
     cost, tokens = forward_cost(policy), run.scale.tokens
-    expected = 16 * cost.flops(16, causal_attended(16)) + 256 * (
-        cost.flops(48, causal_attended(48, 16)) + cost.training_flops(64, causal_attended(64))
+    expected = 16 * cost.flops(12, causal_attended(12)) + 256 * (
+        cost.flops(46, causal_attended(46, 12)) + cost.training_flops(58, causal_attended(58))
     )
-    assert (tokens.prompt, tokens.response) == (16, 48)
+    assert (tokens.prompt, tokens.response) == (12, 46)
     assert size.flops == pytest.approx(expected)
 
 
 def test_the_sizes_of_a_step() -> None:
     size = size_of(load_run(overrides=["scale.batch.prompts=3", "scale.batch.rollouts=5"]).config)
-    assert (size.rollouts, size.generated_tokens, size.trained_tokens) == (15, 15 * 48, 15 * 64)
-    assert (size.evaluated_answers, size.steps) == (1024, 500)
+    assert (size.rollouts, size.generated_tokens, size.trained_tokens) == (15, 15 * 46, 15 * 58)
+    assert (size.evaluated_answers, size.steps) == (1024, 700)
 
 
 def test_what_the_config_does_not_tell_is_none() -> None:

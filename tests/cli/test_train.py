@@ -196,7 +196,7 @@ def test_dry_run_as_json(run: Run, tmp_path: Path) -> None:
         ("recipe.loss.cap", 4.0, "own.toml"), ("seed", 7, "own.toml"),
     }  # fmt: skip
     assert document["out"] == "runs/minimax_m1-laptop-seed7"
-    assert document["size"]["steps"] == 500
+    assert document["size"]["steps"] == 700
     assert document["size"]["rollouts"] == 256
     assert [path.name for path in tmp_path.iterdir()] == ["own.toml"]
 

@@ -16,7 +16,7 @@ from .conftest import Ran, Run
 from .tiny import tiny_options
 
 PRETRAINED = 'scale.model={source="pretrained", name="%s", dtype="float32"}'
-FILE_TASK = 'scale.task={kind="file", path="%s", held_out_share=0.3, thinking=false}'
+FILE_TASK = 'scale.task={kind="file", path="%s", held_out_share=0.3, thinking=true}'
 
 
 @pytest.fixture(autouse=True)

@@ -29,14 +29,14 @@ def test_the_laptop_task_is_built_from_its_settings() -> None:
     settings = load_run().config.scale.task_settings
     assert settings == {
         "kind": "chained_sums",
-        "numbers": 4,
-        "largest": 20,
-        "train_problems": 5000,
+        "numbers": 5,
+        "largest": 9,
+        "train_problems": 20000,
         "held_out_share": 0.1,
         "held_out_problems": 256,
     }
     task = build_task(settings, seed=3)
-    assert (task.problems("train").size, task.problems("held_out").size) == (5000, 256)
+    assert (task.problems("train").size, task.problems("held_out").size) == (20000, 256)
 
 
 def test_no_limit_is_left_to_the_task() -> None:

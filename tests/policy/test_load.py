@@ -49,7 +49,7 @@ def test_a_small_policy_has_the_sizes_and_the_context_of_the_run(tmp_path: Path)
     loaded = load_policy(run, tmp_path)
     config = loaded.model.config
     assert (config.model_type, config.num_hidden_layers, config.hidden_size) == ("llama", 1, 16)
-    assert config.max_position_embeddings == run.scale.tokens.context == 64
+    assert config.max_position_embeddings == run.scale.tokens.context == 58
     assert loaded.folder.parent == tmp_path
 
 
@@ -78,7 +78,7 @@ def test_a_warm_start_is_trained_once(tmp_path: Path) -> None:
     assert first.folder == again.folder
     assert (first.folder / "warm_start.json").is_file()
     settings = json.loads((first.folder / "warm_start.json").read_text())["settings"]
-    assert (settings["steps"], settings["batch"], settings["seed"], settings["task"]["numbers"]) == (3, 4, 0, 4)
+    assert (settings["steps"], settings["batch"], settings["seed"], settings["task"]["numbers"]) == (3, 4, 0, 5)
     assert load_policy(small("seed=1", warm=True), tmp_path).folder != first.folder
 
 
@@ -156,7 +156,7 @@ def test_a_download_is_used_and_checked(folder: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_context_that_is_too_small(folder: Path) -> None:
-    run = pretrained(folder, "scale.tokens.answer=9")
+    run = pretrained(folder, "scale.tokens.answer=15")
     with pytest.raises(InputError, match=r"prompt \+ thinking \+ answer: got 65; .* context of the policy, 64"):
         load_policy(run)
 

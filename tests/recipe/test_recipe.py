@@ -190,7 +190,7 @@ def test_the_order_of_rollouts_does_not_matter(name: str, rollouts: Rollouts, mi
 
 def test_interruption_points_follow_the_window_of_the_scale() -> None:
     points = {recipe_of(BASE).interruption_point(seed) for seed in range(500)}
-    assert points == set(range(33, 41))
+    assert points == set(range(32, 39))
     assert recipe_of(patch(BASE, {"recipe.length.kind": "none"})).interruption_point(1) is None
 
 
