@@ -94,7 +94,7 @@ def test_python_of_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Decision(" in printed
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *sorted((ROOT / "docs").glob("*/*.md"))], ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)", page.read_text())
     assert all((page.parent / link).exists() for link in links if "://" not in link)

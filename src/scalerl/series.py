@@ -7,12 +7,13 @@ but the step-0 measurement, kept in `start`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from scalerl.display import Displayed
 from scalerl.errors import InputError
 
 FloatArray = npt.NDArray[np.float64]
@@ -30,7 +31,7 @@ class StartValue:
 
 
 @dataclass(frozen=True, eq=False)
-class Series:
+class Series(Displayed):
     """One curve. Build it with `Series.of`, which validates and sorts."""
 
     compute: FloatArray
@@ -44,6 +45,8 @@ class Series:
     value_name: str = "value"
     source: str = ""
     """Where it came from, for messages and provenance; two series from different places may be equal."""
+    notes: tuple[str, ...] = ()
+    """What the reader has to say: how compute was made, what was merged or skipped. No part of equality either."""
 
     @classmethod
     def of(
@@ -57,6 +60,7 @@ class Series:
         compute_name: str = "compute",
         value_name: str = "value",
         source: str = "",
+        notes: Iterable[str] = (),
     ) -> Self:
         """Validate, sort by compute, and move a row at zero compute into `start`."""
         x, y = _column(compute, "compute"), _column(value, "value")
@@ -79,7 +83,7 @@ class Series:
         if x.size and x[0] == 0:
             start = start or StartValue(float(y[0]), None if size is None else float(size[0]))
             x, y, size = x[1:], y[1:], None if size is None else size[1:]
-        return cls(x, y, size, start, name, compute_name, value_name, source)
+        return cls(x, y, size, start, name, compute_name, value_name, source, tuple(notes))
 
     def __len__(self) -> int:
         return int(self.compute.size)
@@ -87,7 +91,10 @@ class Series:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Series):
             return NotImplemented
-        return self.to_dict() | {"source": ""} == other.to_dict() | {"source": ""}
+        return self._compared() == other._compared()
+
+    def _compared(self) -> dict[str, Any]:
+        return self.to_dict() | {"source": "", "notes": []}
 
     def window(self, low: float | None = None, high: float | None = None) -> Series:
         """The points with low <= compute <= high; the step-0 measurement stays."""
@@ -104,10 +111,7 @@ class Series:
 
     def _take(self, keep: Any) -> Series:
         n = None if self.n is None else self.n[keep]
-        return Series(
-            self.compute[keep], self.value[keep], n, self.start,
-            self.name, self.compute_name, self.value_name, self.source,
-        )  # fmt: skip
+        return replace(self, compute=self.compute[keep], value=self.value[keep], n=n)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; `from_dict` brings it back exactly."""
@@ -116,6 +120,7 @@ class Series:
             "compute_name": self.compute_name,
             "value_name": self.value_name,
             "source": self.source,
+            "notes": list(self.notes),
             "start": None if self.start is None else {"value": self.start.value, "n": self.start.n},
             "compute": self.compute.tolist(),
             "value": self.value.tolist(),
@@ -129,7 +134,7 @@ class Series:
             data["compute"], data["value"], data["n"],
             start=None if start is None else StartValue(start["value"], start["n"]),
             name=data["name"], compute_name=data["compute_name"],
-            value_name=data["value_name"], source=data["source"],
+            value_name=data["value_name"], source=data["source"], notes=data.get("notes", ()),
         )  # fmt: skip
 
 

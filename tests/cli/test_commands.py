@@ -114,7 +114,7 @@ def test_exit_codes_tell_the_decision(run: Run, one: Path, tmp_path: Path) -> No
 
 def test_backtest(run: Run, one: Path, two: Path) -> None:
     document = run("backtest", one, two, "--json").document
-    assert {"schema", "level", "summary", "scores", "files", "example", "citation"} == set(document)
+    assert {"schema", "level", "summary", "scores", "files", "example", "citation", "notes"} == set(document)
     assert {score["share"] for score in document["scores"]} == {0.3, 0.5}
     assert {score["curve"] for score in document["scores"]} == {"one", "two"}
     assert len(document["scores"]) == 2 * len(document["summary"])

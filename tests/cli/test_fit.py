@@ -12,7 +12,7 @@ from .conftest import Run, curve, write
 KEYS = {
     "schema", "name", "law", "method", "level", "ceiling", "exponent", "midpoint", "floor", "parameters", "forecast",
     "targets", "gains", "decision", "diagnostics", "window", "points", "held_out", "windows", "identified", "x", "y",
-    "bounds", "files", "example", "citation", "seeds", "sse", "r_squared",
+    "bounds", "files", "example", "citation", "notes", "seeds", "sse", "r_squared",
 }  # fmt: skip
 
 

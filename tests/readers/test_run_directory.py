@@ -113,7 +113,7 @@ def test_no_evaluations_yet(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_run_is_still_a_folder(tmp_path: Path) -> None:
-    message = "a folder, not a file; allowed: a file (CSV, JSONL or Parquet, not compressed), or a run directory"
+    message = "no log in this folder; allowed: a run directory, or a folder with a log of TensorBoard"
     assert message in refuse(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     (tmp_path / "evals.jsonl").write_text("{}\n")

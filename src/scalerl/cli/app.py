@@ -14,9 +14,13 @@ from scalerl.cli.backtest import backtest
 from scalerl.cli.compare import compare
 from scalerl.cli.decide import decide
 from scalerl.cli.fit import fit
+from scalerl.cli.read import read
+from scalerl.cli.report import report
 from scalerl.cli.runs import build_runs
 from scalerl.cli.sft import sft
+from scalerl.cli.study import build_study
 from scalerl.cli.train import train
+from scalerl.cli.watch_page import watch
 
 PURPOSE = """\
 Scaling curves of RL post-training: train, fit them, forecast with intervals, compare recipes, decide what to scale.
@@ -47,9 +51,10 @@ def build() -> Any:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True, help=PURPOSE, epilog=EXAMPLES)(_root)
-    for command in (train, sft, fit, compare, decide, backtest):
+    for command in (train, sft, read, fit, compare, decide, backtest, report, watch):
         app.command()(command)
     app.add_typer(build_runs(), name="runs")
+    app.add_typer(build_study(), name="study")
     return typer.main.get_command(app)
 
 

@@ -18,6 +18,10 @@ def backtest(
     by: options.By = None,
     duplicates: options.Repeats = None,
     bounds: options.Bounds = "0,1",
+    gpus: options.Gpus = None,
+    params: options.Params = None,
+    gpu_hours_per_step: options.GpuHoursPerStep = None,
+    restarts: options.RestartsName = "replace",
     shares: options.Shares = "0.3,0.5",
     level: options.Level = "0.8",
     json: options.Json = False,
@@ -25,7 +29,8 @@ def backtest(
 ) -> Outcome:
     """Fit the first part of each curve, forecast the rest, and score that against simple methods."""
     limits = checks.bounds(bounds)
-    reading = checks.reading(files, example, (x, y, n, by), duplicates, limits)
+    log = checks.log_options(gpus, params, gpu_hours_per_step, restarts)
+    reading = checks.reading(files, example, (x, y, n, by), duplicates, limits, log)
     parts = checks.shares(shares)
     probability = checks.probability("--level", level)
     picture = checks.plot_path(plot, interactive=False)

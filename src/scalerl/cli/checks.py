@@ -7,18 +7,31 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from scalerl.cli import places
-from scalerl.cli.options import Duplicates, Law, Method
+from scalerl.cli.options import Duplicates, Law, Method, Restarts
 from scalerl.cli.places import Place, number
 from scalerl.errors import InputError
 
+if TYPE_CHECKING:
+    from scalerl.readers.curves import Options
+
 Range = tuple[float, float]
 FloorChoice = float | Literal["measured", "free"]
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """What only concerns other trainers' logs."""
+
+    gpus: float | None = None
+    params: float | None = None
+    gpu_hours_per_step: float | None = None
+    restarts: Restarts = "replace"
 
 
 @dataclass(frozen=True)
@@ -33,6 +46,15 @@ class Reading:
     by: str | None
     duplicates: Duplicates | None
     bounds: Range | None
+    log: LogOptions
+
+    def options(self, progress: Callable[[int, int], None] | None = None) -> Options:
+        """As the readers take them."""
+        return {
+            "x": self.x, "y": self.y, "n": self.n, "by": self.by, "duplicates": self.duplicates, "bounds": self.bounds,
+            "gpus": self.log.gpus, "params": self.log.params, "gpu_hours_per_step": self.log.gpu_hours_per_step,
+            "restarts": self.log.restarts, "progress": progress,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -57,17 +79,35 @@ def reading(
     columns: tuple[str | None, str | None, str | None, str | None],
     duplicates: Duplicates | None,
     bounds: Range | None,
+    log: LogOptions,
 ) -> Reading:
     """`columns` is (x, y, n, by). Files or an example, never both, never neither."""
     if example is None and not files:
         raise InputError("nothing to read", allowed="FILE..., or --example NAME")
     x, y, n, by = columns
     if example is not None:
-        reading_options = {"FILE": files, "--x": x, "--y": y, "--n": n, "--by": by, "--duplicates": duplicates}
+        reading_options: dict[str, object] = {
+            "FILE": files,
+            "--x": x,
+            "--y": y,
+            "--n": n,
+            "--by": by,
+            "--duplicates": duplicates,
+        }
+        reading_options |= {"--gpus": log.gpus, "--params": log.params, "--gpu-hours-per-step": log.gpu_hours_per_step}
         given = ", ".join(name for name, value in reading_options.items() if value)
         if given:
             raise InputError(f"--example does not go with {given}", allowed="one or the other")
-    return Reading(tuple(files or ()), example, x, y, n, by, duplicates, bounds)
+    return Reading(tuple(files or ()), example, x, y, n, by, duplicates, bounds, log)
+
+
+def log_options(gpus: str | None, params: str | None, gpu_hours_per_step: str | None, restarts: Restarts) -> LogOptions:
+    given = {"--gpus": gpus, "--params": params, "--gpu-hours-per-step": gpu_hours_per_step}
+    numbers = {option: None if text is None else positive(option, text) for option, text in given.items()}
+    if sum(value is not None for value in numbers.values()) > 1:
+        names = " and ".join(option for option, text in given.items() if text is not None)
+        raise InputError(f"{names} together", allowed="one of them: each says what the compute is")
+    return LogOptions(numbers["--gpus"], numbers["--params"], numbers["--gpu-hours-per-step"], restarts)
 
 
 def fitting(
@@ -151,28 +191,32 @@ def _floor(text: str | None, bounds: Range | None) -> FloorChoice | None:
 
 
 def plot_path(text: str | None, *, interactive: bool = True) -> Path | None:
-    """A path that can be written: known format, not a folder, permission in the nearest folder that exists."""
+    """Where `--plot` goes."""
     if text is None:
         return None
     from scalerl.report.figures import STATIC
     from scalerl.report.output import FORMATS
 
-    formats = FORMATS if interactive else STATIC
+    return output_path("--plot", text, FORMATS if interactive else STATIC)
+
+
+def output_path(option: str, text: str, formats: Sequence[str]) -> Path:
+    """A path that can be written: known format, not a folder, permission in the nearest folder that exists."""
     path = Path(text)
     if path.suffix.lower().removeprefix(".") not in formats:
-        raise InputError("--plot", text, "a file name ending in " + ", ".join(f".{kind}" for kind in formats))
+        raise InputError(option, text, "a file name ending in " + ", ".join(f".{kind}" for kind in formats))
     try:
-        _check_place(path)
+        _check_place(option, path)
     except OSError as error:  # the name is too long, a folder cannot be entered, ...
-        raise InputError(f"--plot: {error.strerror}", text, "a file name in a place that can be written") from error
+        raise InputError(f"{option}: {error.strerror}", text, "a file name in a place that can be written") from error
     return path
 
 
-def _check_place(path: Path) -> None:
+def _check_place(option: str, path: Path) -> None:
     if path.exists() and not path.is_file():
-        raise InputError("--plot is not a file", str(path), "a file name")
+        raise InputError(f"{option} is not a file", str(path), "a file name")
     nearest = next(place for place in (path, *path.absolute().parents) if place.exists())
     if nearest != path and not nearest.is_dir():
-        raise InputError("--plot: not a folder", str(nearest), "a file name inside a folder")
+        raise InputError(f"{option}: not a folder", str(nearest), "a file name inside a folder")
     if not os.access(nearest, os.W_OK):
-        raise InputError("--plot: no permission to write", str(nearest), "a place that can be written")
+        raise InputError(f"{option}: no permission to write", str(nearest), "a place that can be written")

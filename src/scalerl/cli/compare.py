@@ -18,6 +18,10 @@ def compare(
     by: options.By = None,
     duplicates: options.Repeats = None,
     bounds: options.Bounds = "0,1",
+    gpus: options.Gpus = None,
+    params: options.Params = None,
+    gpu_hours_per_step: options.GpuHoursPerStep = None,
+    restarts: options.RestartsName = "replace",
     start: options.From = None,
     until: options.Until = None,
     floor: options.Floor = None,
@@ -30,7 +34,8 @@ def compare(
 ) -> Outcome:
     """Compare recipes: does one move the ceiling, or only the efficiency? With intervals of the differences."""
     limits = checks.bounds(bounds)
-    reading = checks.reading(files, None, (x, y, n, by), duplicates, limits)
+    log = checks.log_options(gpus, params, gpu_hours_per_step, restarts)
+    reading = checks.reading(files, None, (x, y, n, by), duplicates, limits, log)
     fitting = checks.fitting((start, until), floor, ceiling, "sigmoid", "varpro", level, limits)
     equal_within = None if margin is None else checks.positive("--margin", margin)
     picture = checks.plot_path(plot)

@@ -21,6 +21,10 @@ def decide(
     by: options.By = None,
     duplicates: options.Repeats = None,
     bounds: options.Bounds = "0,1",
+    gpus: options.Gpus = None,
+    params: options.Params = None,
+    gpu_hours_per_step: options.GpuHoursPerStep = None,
+    restarts: options.RestartsName = "replace",
     as_seeds: options.AsSeeds = False,
     start: options.From = None,
     until: options.Until = None,
@@ -34,7 +38,8 @@ def decide(
 ) -> Outcome:
     """Is a larger budget worth it? SCALE, STOP, NEED MORE DATA or UNSTABLE, with the probability and the reason."""
     limits = checks.bounds(bounds)
-    reading = checks.reading(files, example, (x, y, n, by), duplicates, limits)
+    log = checks.log_options(gpus, params, gpu_hours_per_step, restarts)
+    reading = checks.reading(files, example, (x, y, n, by), duplicates, limits, log)
     fitting = checks.fitting((start, until), floor, None, "sigmoid", "varpro", level, limits)
     asked = () if budget is None else (places.budget(budget),)
     smallest_gain = None if delta is None else checks.positive("--delta", delta)

@@ -13,15 +13,20 @@ import typer
 Law = Literal["sigmoid", "power", "loglinear", "flat"]
 Method = Literal["varpro", "paper"]
 Duplicates = Literal["mean", "last", "seeds"]
+Restarts = Literal["replace", "continue"]
 Question = Literal["value", "ceiling"]
 Launcher = Literal["inline", "local"]
+Form = Literal["html", "md", "png", "svg", "pdf", "json"]
 
 READ, FIT, ASK, OUT = "What to read", "How to fit", "What to ask", "Output"
 WHAT, WHERE = "What to train", "Where and how"
 
 Files = Annotated[
     list[str] | None,
-    typer.Argument(metavar="FILE", help="CSV, JSONL, Parquet or a run directory; each is one curve (more with --by)."),
+    typer.Argument(
+        metavar="FILE",
+        help="A table (CSV, JSONL, Parquet), a run directory, or another trainer's log; each is one curve.",
+    ),
 ]
 Example = Annotated[
     str | None,
@@ -29,15 +34,31 @@ Example = Annotated[
 ]
 X = Annotated[
     str | None,
-    typer.Option("--x", metavar="COL", rich_help_panel=READ, help="Column of compute; guessed from usual names."),
+    typer.Option(
+        "--x",
+        metavar="COL",
+        rich_help_panel=READ,
+        help="Column or metric of compute; guessed from usual names. Of a log also: steps, tokens, hours.",
+    ),
 ]
 Y = Annotated[
     str | None,
-    typer.Option("--y", metavar="COL", rich_help_panel=READ, help="Column of the value; guessed from usual names."),
+    typer.Option(
+        "--y",
+        "--metric",
+        metavar="COL",
+        rich_help_panel=READ,
+        help="Column or metric of the value; guessed from usual names.",
+    ),
 ]
 N = Annotated[
     str | None,
-    typer.Option("--n", metavar="COL", rich_help_panel=READ, help="Column with the number of answers behind a value."),
+    typer.Option(
+        "--n",
+        metavar="COL|N",
+        rich_help_panel=READ,
+        help="Column with the number of answers behind a value, or that number.",
+    ),
 ]
 By = Annotated[
     str | None,
@@ -54,6 +75,31 @@ Bounds = Annotated[
     str,
     typer.Option(metavar="LOW,HIGH|none", rich_help_panel=READ, help="Range a value can have; none for mean rewards."),
 ]
+Gpus = Annotated[
+    str | None,
+    typer.Option(
+        "--gpus", metavar="N", rich_help_panel=READ, help="Compute of a log in GPU-hours: its seconds times N GPUs."
+    ),
+]
+Params = Annotated[
+    str | None,
+    typer.Option(
+        "--params", metavar="N", rich_help_panel=READ, help="Compute of a log in FLOPs: its tokens x 8 x N parameters."
+    ),
+]
+GpuHoursPerStep = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu-hours-per-step", metavar="H", rich_help_panel=READ, help="Compute of a log in GPU-hours: steps times H."
+    ),
+]
+RestartsName = Annotated[
+    Restarts,
+    typer.Option(
+        "--restarts", rich_help_panel=READ,
+        help="When the steps of a log begin anew: the later part replaces the earlier, or counts on from it.",
+    ),
+]  # fmt: skip
 AsSeeds = Annotated[
     bool,
     typer.Option(
@@ -149,6 +195,14 @@ Shares = Annotated[
     ),
 ]
 
+ListMetrics = Annotated[
+    bool,
+    typer.Option("--list", metavar="", rich_help_panel=OUT, help="Show every metric with its range, and nothing else."),
+]
+CurveFile = Annotated[
+    str | None,
+    typer.Option("--to", metavar="OUT", rich_help_panel=OUT, help="Write the curve: .csv, .jsonl or .parquet."),
+]
 Json = Annotated[
     bool, typer.Option("--json", metavar="", rich_help_panel=OUT, help="Print one JSON document instead of text.")
 ]
@@ -156,6 +210,20 @@ Plot = Annotated[
     str | None,
     typer.Option(metavar="OUT", rich_help_panel=OUT, help="Write a picture: .png, .svg, .pdf, or .html to explore."),
 ]
+Title = Annotated[
+    str | None, typer.Option("--title", metavar="TEXT", rich_help_panel=OUT, help="Of the report. Default: the runs.")
+]
+ReportFormat = Annotated[
+    Form | None,
+    typer.Option("--format", rich_help_panel=OUT, help="Of the report. Default: by the ending of -o, or html."),
+]
+ReportFile = Annotated[
+    str | None,
+    typer.Option(
+        "--out", "-o", metavar="OUT", rich_help_panel=OUT,
+        help="The file to write. Default: report.html; md and json go to standard output.",
+    ),
+]  # fmt: skip
 ExitCode = Annotated[
     bool,
     typer.Option(
@@ -242,4 +310,51 @@ LiveView = Annotated[
 PolicyFolder = Annotated[
     str | None,
     typer.Option("--out", metavar="DIR", rich_help_panel=OUT, help="Copy the policy into this new folder."),
+]
+
+WATCH, ALERT = "How to watch", "When to end, whom to tell"
+Watched = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TARGET",
+        help="A run directory, a folder of runs (new ones appear by themselves), a table, or another trainer's log.",
+    ),
+]
+Host = Annotated[
+    str,
+    typer.Option(
+        "--host", metavar="ADDR", rich_help_panel=WATCH,
+        help="Address to listen on. Any but the loopback one needs a token: one is made and shown if none is given.",
+    ),
+]  # fmt: skip
+Port = Annotated[str, typer.Option("--port", metavar="N", rich_help_panel=WATCH, help="0 takes any free one.")]
+Token = Annotated[
+    str | None,
+    typer.Option("--token", metavar="T", rich_help_panel=WATCH, help="What a browser must know to see the page."),
+]
+Every = Annotated[
+    str, typer.Option("--every", metavar="S", rich_help_panel=WATCH, help="Seconds between two looks at the files.")
+]
+NoPage = Annotated[
+    bool, typer.Option("--no-page", metavar="", rich_help_panel=WATCH, help="Serve nothing: for scripts.")
+]
+OpenPage = Annotated[
+    bool, typer.Option("--open", metavar="", rich_help_panel=WATCH, help="Open the page in a browser.")
+]
+UntilDecided = Annotated[
+    bool,
+    typer.Option(
+        "--until-decided", metavar="", rich_help_panel=ALERT,
+        help="End when every run is decided. Exit code: 0 SCALE, 10 STOP, 12 UNSTABLE (the highest of all runs), "
+        "11 when the runs are over, or the time is, and it is still open.",
+    ),
+]  # fmt: skip
+Timeout = Annotated[
+    str | None, typer.Option("--timeout", metavar="S", rich_help_panel=ALERT, help="End after so many seconds.")
+]
+WebhookUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--webhook", metavar="URL", rich_help_panel=ALERT, help="POST a JSON object there when a decision changes."
+    ),
 ]

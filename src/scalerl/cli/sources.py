@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalerl.cli import places
 from scalerl.cli.checks import Fitting, FloorChoice, Reading
-from scalerl.cli.output import source_document
+from scalerl.cli.reading_bar import reading_bar
+from scalerl.report.answers import source_document
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -36,7 +36,19 @@ class Curves:
     def source(self, series: Sequence[Series]) -> dict[str, Any]:
         """Where these series came from, for the JSON documents."""
         files = [] if self.example else [one.source for one in series]
-        return source_document(files, self.example, self.citation)
+        notes = dict.fromkeys(note for one in series for note in one.notes)
+        return source_document(files, self.example, self.citation) | {"notes": [*notes]}
+
+    def notes(self) -> list[str]:
+        """What the readers have to say about logs; with several curves each line names its own."""
+        several = len(self.seeds) > 1
+        lines = (
+            f"{name}: {note}" if several else note
+            for name, seeds in self.seeds.items()
+            for series in seeds
+            for note in series.notes
+        )
+        return list(dict.fromkeys(lines))
 
 
 def read(reading: Reading, *, as_seeds: bool = False) -> Curves:
@@ -45,15 +57,8 @@ def read(reading: Reading, *, as_seeds: bool = False) -> Curves:
         return _example(reading.example)
     from scalerl.readers import read_curves
 
-    seeds = read_curves(
-        [Path(file) for file in reading.files],
-        x=reading.x,
-        y=reading.y,
-        n=reading.n,
-        by=reading.by,
-        duplicates=reading.duplicates,
-        bounds=reading.bounds,
-    )
+    with reading_bar() as progress:
+        seeds = read_curves(reading.files, **reading.options(progress))
     return Curves(_together(seeds) if as_seeds else seeds)
 
 
@@ -97,12 +102,14 @@ def with_advice(fitting: Fitting, curves: Curves) -> tuple[Fitting, tuple[str, .
 
 
 def about(curves: Curves, advice: Sequence[str]) -> list[RenderableType]:
-    """What a reader of the human output should know about an example."""
+    """What a reader of the human output should know about an example, or about how a log was read."""
     from rich.text import Text
 
-    if curves.example is None:
+    lines = [f"{line}." for line in (*curves.notes(), *advice)]
+    if curves.example is not None:
+        lines = [f"{curves.description}.", f"Source: {curves.citation}.", *lines]
+    if not lines:
         return []
-    lines = [f"{curves.description}.", f"Source: {curves.citation}.", *(f"{line}." for line in advice)]
     return [Text("\n".join(line[:1].upper() + line[1:] for line in lines) + "\n", style="dim")]
 
 

@@ -3,7 +3,7 @@
 They stream, they name the file and line of whatever is wrong, and they know nothing about laws, reports or trainers.
 """
 
+from scalerl.readers.curves import read_curves, read_table
 from scalerl.readers.examples import Example, example_names, load_example
-from scalerl.readers.table import read_curves, read_table
 
 __all__ = ["Example", "example_names", "load_example", "read_curves", "read_table"]

@@ -60,6 +60,8 @@ class Picked:
     y: str
     n: str | None = None
     by: tuple[str, ...] = ()
+    num_answers: float | None = None
+    """Behind every value, when the user gave a number instead of a column."""
 
 
 def pick(
@@ -72,16 +74,19 @@ def pick(
     by: str | None = None,
     where: str = "",
 ) -> Picked:
-    """Resolve the names given and guess the others. `n="none"` reads no n even if a column looks like one."""
+    """Resolve the names given and guess the others. `n="none"` reads no n even if a column looks like one.
+
+    A number for `n` that is no column's name is the number of answers itself.
+    """
     groups = _by_columns(columns, by, where)
     x_given = None if x is None else find(columns, x, "--x", where)
     y_given = None if y is None else find(columns, y, "--y", where)
-    count = None if n is None or _is_none(n, columns) else find(columns, n, "--n", where)
+    num_answers, count = count_of(columns, n, where)
     taken = {x_given, y_given, count, *groups}
     free = [c for c in columns if c not in taken and columns.count(c) == 1]
     numeric = [c for c in free if is_number(c)]
-    x_picked = x_given or _guess(numeric, free, COMPUTE_RANKS, "compute", "--x", where)
-    y_picked = y_given or _guess(numeric, free, VALUE_RANKS, "value", "--y", where)
+    x_picked = x_given or guess(numeric, free, COMPUTE_RANKS, "compute", "--x", where)
+    y_picked = y_given or guess(numeric, free, VALUE_RANKS, "value", "--y", where)
     data = [c for c in columns if c not in {count, *groups}]
     x_final = x_picked or _left_over(data, y_picked, 0)
     y_final = y_picked or _left_over(data, x_final, 1)
@@ -93,20 +98,41 @@ def pick(
         raise InputError("compute and value are the same column", x_final, "two columns", where)
     if n is None:
         others = [c for c in free if c not in {x_final, y_final}]
-        count = _guess(others, others, COUNT_RANKS, "number of answers", "--n", where)
-    return Picked(x_final, y_final, count, groups)
+        count = guess(others, others, COUNT_RANKS, "number of answers", "--n", where)
+    return Picked(x_final, y_final, count, groups, num_answers)
 
 
-def find(columns: Sequence[str], name: str, option: str, where: str) -> str:
-    """The column called `name`: exactly, or else in another case or spelling if only one fits."""
-    matches = [c for c in columns if c == name] or [c for c in columns if _plain(c) == _plain(name)]
+def count_of(columns: Sequence[str], n: str | None, where: str) -> tuple[float | None, str | None]:
+    """What `--n` says: the number of answers, or the column that has it; neither when it is "none" or not given."""
+    if n is None or (n.lower() == "none" and n not in columns):
+        return None, None
+    number = None if n in columns else _positive(n)
+    return (number, None) if number is not None else (None, find(columns, n, "--n", where))
+
+
+def _positive(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 < value < float("inf") else None
+
+
+def find(
+    columns: Sequence[str], name: str, option: str, where: str, what: str = "column", also: Sequence[str] = ()
+) -> str:
+    """The column called `name`: exactly, or else in another case or spelling if only one fits.
+
+    `what` and `also` are for the message: columns may be metrics, and other words may be allowed too.
+    """
+    matches = [c for c in columns if c == name] or [c for c in columns if plain(c) == plain(name)]
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise InputError(f"column of {option} is there more than once", name, "unique column names", where)
+        raise InputError(f"{what} of {option} is there more than once", name, f"unique {what} names", where)
     close = difflib.get_close_matches(name.lower(), [c.lower() for c in columns], n=1)
     hint = "".join(f" (closest: {c})" for c in columns if close and c.lower() == close[0])
-    raise InputError(f"unknown column for {option}", name, f"one of {_listed(columns)}{hint}", where)
+    raise InputError(f"unknown {what} for {option}", name, f"one of {_listed([*also, *columns])}{hint}", where)
 
 
 def _by_columns(columns: Sequence[str], by: str | None, where: str) -> tuple[str, ...]:
@@ -117,14 +143,16 @@ def _by_columns(columns: Sequence[str], by: str | None, where: str) -> tuple[str
     return tuple(find(columns, name.strip(), "--by", where) for name in by.split(","))
 
 
-def _guess(
-    numeric: Sequence[str], free: Sequence[str], ranks: Sequence[str], what: str, option: str, where: str
-) -> str | None:
+def guess(
+    numeric: Sequence[str], free: Sequence[str], ranks: Sequence[str], what: str, option: str, where: str,
+    things: str = "columns",
+) -> str | None:  # fmt: skip
+    """The column of the best rank; several of one rank are an error that lists them."""
     for rank, candidates in [(r, numeric) for r in ranks] + [(r, free) for r in ranks]:
-        matches = [c for c in candidates if re.fullmatch(rank, _plain(c))]
+        matches = [c for c in candidates if re.fullmatch(rank, plain(c))]
         if len(matches) > 1:
             allowed = f"{option} with one of {_listed(matches)}"
-            raise InputError(f"several columns look like the {what}", allowed=allowed, where=where)
+            raise InputError(f"several {things} look like the {what}", allowed=allowed, where=where)
         if matches:
             return matches[0]
     return None
@@ -137,11 +165,7 @@ def _left_over(data: Sequence[str], other: str | None, position: int) -> str | N
     return data[position] if other is None else next((c for c in data if c != other), None)
 
 
-def _is_none(name: str, columns: Sequence[str]) -> bool:
-    return name.lower() == "none" and name not in columns
-
-
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     """`Val/Pass-Rate`, `val pass rate` and `val_pass_rate` are one name."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 

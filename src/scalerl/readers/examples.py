@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from scalerl.errors import InputError
-from scalerl.readers.table import read_table
+from scalerl.readers.curves import read_table
 from scalerl.series import Series
 
 

@@ -153,6 +153,8 @@ def to_series(
 ) -> list[Series]:
     """The curve as one `Series`, or as one per seed when `duplicates` is "seeds"."""
     points = _fill_n(points)
+    if picked.num_answers is not None:
+        points = replace(points, n=np.full_like(points.y, picked.num_answers))
     parts = [points]
     if not (points.x[1:] > points.x[:-1]).all():
         order = np.argsort(points.x, kind="stable")

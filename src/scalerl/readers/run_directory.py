@@ -16,8 +16,10 @@ import numpy as np
 
 from scalerl.errors import InputError
 from scalerl.readers.cells import Chunk, FloatArray, not_a_number, pack_lines
-from scalerl.readers.columns import Picked, find
+from scalerl.readers.columns import Picked, count_of, find
 from scalerl.readers.json_lines import Record, read_records
+from scalerl.readers.logs.records import Record as LogRecord
+from scalerl.readers.logs.records import Tally
 
 CONFIG, EVALS = "config.json", "evals.jsonl"
 COMPUTE = ("flops", "tokens", "device_hours", "steps")
@@ -58,11 +60,10 @@ class RunRows:
             raise InputError("--by", by, "nothing: a run directory is one curve", self.label)
         compute = find(COMPUTE, x or COMPUTE[0], "--x", self.label)
         value = find(self.columns, y or VALUE, "--y", self.label)
-        if n is not None:
-            count = None if n.lower() == "none" else find(self.columns, n, "--n", self.label)
-        else:
-            count = COUNT if value == VALUE and COUNT in self.columns else None
-        return Picked(compute, value, count)
+        num_answers, count = count_of(self.columns, n, self.label)
+        if n is None and value == VALUE and COUNT in self.columns:
+            count = COUNT
+        return Picked(compute, value, count, num_answers=num_answers)
 
     def chunks(self, picked: Picked) -> Iterator[Chunk]:
         """Lines whose value is null are left out: nothing could be judged, which is not a pass rate of zero."""
@@ -70,6 +71,13 @@ class RunRows:
         x, y = self._column(picked.x, lines), self._column(picked.y, lines)
         n = None if picked.n is None else self._column(picked.n, lines)
         yield Chunk(x, y, n, None, pack_lines(lines))
+
+    def as_log(self) -> Iterator[LogRecord]:
+        """Every number of every evaluation, compute in all its units."""
+        for line, record in enumerate(self._records, 1):
+            units = {name: self._cell(record, name, line) for name in COMPUTE}
+            values = {name: float(value) for name, value in record.items() if _is_number(value) and name != "step"}
+            yield LogRecord(units | values, units["steps"])
 
     def _column(self, name: str, lines: list[int]) -> FloatArray:
         return np.array([self._cell(self._records[line - 1], name, line) for line in lines])
@@ -82,6 +90,20 @@ class RunRows:
         if name == "steps" or step == 0:
             return step
         return _spent(record, name, where)
+
+
+class RunLog:
+    """The evaluations of a run as a `Log`, to list what there is."""
+
+    kind = "a run directory of scalerl"
+    name = None
+
+    def __init__(self, path: str | Path) -> None:
+        self.label = str(path)
+        self._rows = RunRows(path)
+
+    def records(self, tally: Tally) -> Iterator[LogRecord]:  # noqa: ARG002  # the protocol's
+        return self._rows.as_log()
 
 
 def _spent(record: Record, name: str, where: str) -> float:
