@@ -10,7 +10,7 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv check format test demo bench clean
+.PHONY: help venv chromium check format test demo bench screenshots clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1	\2/'
@@ -27,6 +27,9 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
+chromium: ## Debian's chromium for the browser tests (SCALERL_NO_BROWSER=1 leaves them out)
+	@scripts/install_chromium.sh
+
 check: venv ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -37,7 +40,7 @@ format: venv ## let ruff repair and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: check ## the checks, then every test, the files shared between two processes
+test: check chromium ## the checks, then every test, the files shared between two processes
 	$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile
 
 demo: venv ## forecast the paper's 8B curve; then train at laptop scale, and forecast the end from the first half
@@ -53,6 +56,9 @@ bench: venv ## figures beside their limits; CURVES=file.csv adds the real curves
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/async.py
 	$(BIN)/python benchmarks/own_curves.py
+
+screenshots: venv chromium ## pictures of the report into docs/images
+	$(BIN)/python scripts/screenshots.py
 
 clean: ## remove the environment, caches and everything built
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist demo

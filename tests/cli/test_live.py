@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 import scalerl.cli.screen
-from scalerl.cli import live, watch
+from scalerl.cli import live, progress
 from scalerl.cli.live import LiveView, PlainLines, View, view_for
 from scalerl.cli.outlook import Outlook
 from scalerl.cli.screen import duration
@@ -125,7 +125,7 @@ def test_the_forecast_is_for_the_end_of_the_budget_and_waits_for_enough_points()
     film.play(range(1, 141))
     assert "after 1 more evaluation" in film.drawn()
     film.play(range(141, 241))
-    forecast = film.view.watch.outlook.forecast
+    forecast = film.view.state.outlook.forecast
     assert forecast is not None
     assert forecast.compute == pytest.approx(5e11)
     assert forecast.low is not None
@@ -141,9 +141,9 @@ def test_every_unit_of_budget_has_a_share_and_a_time_left(budget: str, share: fl
     film = Film(LiveView, budget)
     _begin(film)
     film.play(range(1, 101))
-    assert film.view.watch.share == pytest.approx(share)
-    assert film.view.watch.left_s == pytest.approx(50 * (1 - share) / share)
-    assert film.view.watch.end_flops == pytest.approx(1e11 / share)
+    assert film.view.state.share == pytest.approx(share)
+    assert film.view.state.left_s == pytest.approx(50 * (1 - share) / share)
+    assert film.view.state.end_flops == pytest.approx(1e11 / share)
 
 
 def test_the_forecast_is_computed_after_evaluations_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_the_forecast_is_computed_after_evaluations_only(monkeypatch: pytest.Mon
         calls.append((len(points), end_flops))
         return Outlook()
 
-    monkeypatch.setattr(watch, "look_ahead", counted)
+    monkeypatch.setattr(progress, "look_ahead", counted)
     film = Film(LiveView)
     _begin(film)
     film.play(range(1, 61))
@@ -177,7 +177,7 @@ def test_starting_up_does_not_count_as_pace() -> None:
     film.play(range(1, 2), seconds=60.0)
     assert "1:00 gone, time left unknown" in film.drawn()
     film.play(range(2, 12), seconds=1.0)
-    assert film.view.watch.left_s == pytest.approx(489)
+    assert film.view.state.left_s == pytest.approx(489)
 
 
 def test_warm_start_evaluation_and_stopping_have_their_titles() -> None:
@@ -280,7 +280,7 @@ def test_a_reader_that_goes_away_does_not_end_the_run(kind: type[View], error: O
     with view.shown():
         view.started(0, Ledger(), [])
         view.evaluated(_point(0))
-    assert view.watch.points
+    assert view.state.points
     assert (view.failure is None) == isinstance(error, BrokenPipeError)
     assert isinstance(view_for(_run("500 steps"), None).console, live.ViewConsole)
 
@@ -290,7 +290,7 @@ def test_an_interrupt_is_not_a_failure_of_the_view(monkeypatch: pytest.MonkeyPat
         raise KeyboardInterrupt
 
     film = Film(PlainLines)
-    monkeypatch.setattr(film.view.watch, "stepped", interrupt)
+    monkeypatch.setattr(film.view.state, "stepped", interrupt)
     with pytest.raises(KeyboardInterrupt):
         film.view.stepped(StepRecord(1, {}, Ledger(), 0.0))
 
@@ -302,7 +302,7 @@ def test_the_live_view_draws_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = threading.Event()
     screen = scalerl.cli.screen.screen
 
-    def noticed(state: watch.Watch) -> RenderableType:
+    def noticed(state: progress.RunProgress) -> RenderableType:
         if threading.current_thread() is not threading.main_thread():
             drawn.set()
         return screen(state)

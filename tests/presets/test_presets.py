@@ -31,7 +31,7 @@ def origin(kind: presets.Kind, name: str, key: str) -> str:
 def test_the_named_presets_are_there() -> None:
     named = "base deepseek_grpo dr_grpo gspo magistral minimax_m1 qwen_dapo scalerl"
     assert named.split() == RECIPES
-    assert SCALES == ["laptop", "paper_8b"]
+    assert SCALES == ["laptop", "paper_8b", "study"]
 
 
 @EVERY_FILE

@@ -146,7 +146,7 @@ def test_nothing_of_the_callers_matplotlib_changes(bent: Fit, tmp_path: Path) ->
 
 def test_importing_the_report_loads_no_plotting_package() -> None:
     code = (
-        "import sys, scalerl.report, scalerl.report.figures, scalerl.report.interactive, scalerl.report.terminal\n"
+        "import sys, scalerl.report, scalerl.report.figures, scalerl.report.page, scalerl.report.terminal\n"
         "print([m for m in ('matplotlib', 'plotly') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -5,8 +5,8 @@ Called by the `scalerl` entry point and by `python -m scalerl`. A command comput
 take minutes show their progress on stderr before.
 
 Exit codes: 0 done, 1 the output could not be written (a full disk), 2 bad input, 130 interrupted, 141 the reader of
-our output went away. `scalerl decide --exit-code` adds its own (see `decide.py`). What a command does is not
-known here.
+our output went away. `scalerl decide --exit-code`, `scalerl watch --until-decided` and `scalerl study run` add their
+own (see `decide.py`, `study_run.py`). What a command does is not known here.
 """
 
 from __future__ import annotations

@@ -9,17 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from scalerl.cli import checks, options, places, sources
-from scalerl.cli.output import (
-    Answers,
-    Outcome,
-    fit_document,
-    held_out_points,
-    one_or_many,
-    picture_line,
-    text_of,
-    to_json,
-)
+from scalerl.cli.output import Outcome, one_or_many, picture_line, text_of, to_json
 from scalerl.cli.places import Place
+from scalerl.report.answers import Answers, ask, fit_document
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,8 +20,6 @@ if TYPE_CHECKING:
 
     from scalerl.curves import Fit
 
-DEFAULT_BUDGETS = (2.0, 4.0, 10.0)
-"""Times the last compute of the fit."""
 MOST_IN_FULL = 4
 """Curves shown one by one; beyond that a table says more than many screens."""
 
@@ -43,6 +33,10 @@ def fit(
     by: options.By = None,
     duplicates: options.Repeats = None,
     bounds: options.Bounds = "0,1",
+    gpus: options.Gpus = None,
+    params: options.Params = None,
+    gpu_hours_per_step: options.GpuHoursPerStep = None,
+    restarts: options.RestartsName = "replace",
     as_seeds: options.AsSeeds = False,
     start: options.From = None,
     until: options.Until = None,
@@ -59,7 +53,8 @@ def fit(
 ) -> Outcome:
     """Fit a scaling law to each curve: ceiling, efficiency, forecasts with intervals, and a decision."""
     limits = checks.bounds(bounds)
-    reading = checks.reading(files, example, (x, y, n, by), duplicates, limits)
+    log = checks.log_options(gpus, params, gpu_hours_per_step, restarts)
+    reading = checks.reading(files, example, (x, y, n, by), duplicates, limits, log)
     fitting = checks.fitting((start, until), floor, ceiling, law, method, level, limits)
     budgets = tuple(places.budget(text) for text in budget or ())
     targets = tuple(checks.finite("--target", text, limits) for text in target or ())
@@ -81,25 +76,8 @@ def fit(
 
 
 def answer(fit: Fit, budgets: Sequence[Place], targets: Sequence[float], delta: float | None) -> Answers:
-    """Everything the command says about one fit.
-
-    The decision is about the largest budget; one that the curve has passed already leaves nothing to decide, and then
-    it is about twice the last compute, as without a budget.
-    """
-    from scalerl.curves import decide, forecast, marginal_gains, reach
-
-    own = places.amounts(budgets, fit.series)
-    asked = own or tuple(factor * fit.last_compute for factor in DEFAULT_BUDGETS)
-    ahead = [budget for budget in own if budget > fit.last_compute]
-    held_out = [compute for compute, _ in held_out_points(fit)]
-    return Answers(
-        fit=fit,
-        forecasts=forecast(fit, asked),
-        targets=tuple(reach(fit, target) for target in targets),
-        gains=marginal_gains(fit),
-        decision=decide(fit, max(ahead, default=None), delta=delta),
-        held_out=forecast(fit, held_out) if held_out else (),
-    )
+    """Everything the command says about one fit."""
+    return ask(fit, places.amounts(budgets, fit.series), targets, delta)
 
 
 def _text(answers: Sequence[Answers], curves: sources.Curves, advice: Sequence[str], picture: Path | None) -> str:

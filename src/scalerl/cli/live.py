@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 
+from scalerl.cli.progress import RunProgress
 from scalerl.cli.screen import evaluation_line, screen, start_line, step_line, stopping_line, warm_start_line
-from scalerl.cli.watch import Watch
 from scalerl.report.plain import Printable
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class View:
     """What both views share: the state of the run, and the promise not to raise."""
 
     def __init__(self, run: RunConfig, console: Console, clock: Clock = time.monotonic) -> None:
-        self.watch = Watch(run, clock)
+        self.state = RunProgress(run, clock)
         self.console = console
         self.failure: str | None = None
         """The first thing that went wrong while showing."""
@@ -54,40 +54,40 @@ class View:
     def preparing(self, progress: Progress) -> None:
         """The warm start goes on."""
         with self._safely():
-            self.watch.warm_start = progress
+            self.state.warm_start = progress
             self._show_warm_start(progress)
 
     def started(self, step: int, ledger: Ledger, points: Sequence[EvalPoint]) -> None:
         with self._safely():
-            self.watch.started(step, ledger, points)
+            self.state.started(step, ledger, points)
             self._show_start()
 
     def generating(self, version: int, num_finished: int, num_wanted: int) -> None:  # noqa: ARG002  # the protocol's
         with self._safely():
-            self.watch.generating = (num_finished, num_wanted)
+            self.state.generating = (num_finished, num_wanted)
 
     def stepped(self, record: StepRecord) -> None:
         with self._safely():
-            self.watch.stepped(record)
+            self.state.stepped(record)
             self._show_step()
 
     def evaluated(self, point: EvalPoint) -> None:
         with self._safely():
-            self.watch.evaluated(point)
+            self.state.evaluated(point)
             self._show_evaluation()
 
     def saved(self, step: int, folder: Path) -> None:
         with self._safely():
-            self.watch.saved = (step, folder)
+            self.state.saved = (step, folder)
 
     def stopped(self, reason: StopReason, step: int, ledger: Ledger) -> None:
         with self._safely():
-            self.watch.stopped(reason, step, ledger)
+            self.state.stopped(reason, step, ledger)
 
     def ask_to_stop(self) -> None:
         """The user wants the run to end after the step under way."""
         with self._safely():
-            self.watch.stopping = True
+            self.state.stopping = True
             self._show_stopping()
 
     @contextmanager
@@ -127,23 +127,23 @@ class PlainLines(View):
         tenths = 10 * progress.step // progress.steps
         if tenths > self._tenths:
             self._tenths = tenths
-            self._say(warm_start_line(self.watch))
+            self._say(warm_start_line(self.state))
 
     def _show_start(self) -> None:
-        self._say(start_line(self.watch))
+        self._say(start_line(self.state))
 
     def _show_step(self) -> None:
-        if self.watch.clock() - self._said_s >= QUIET_S:
-            self._say(step_line(self.watch))
+        if self.state.clock() - self._said_s >= QUIET_S:
+            self._say(step_line(self.state))
 
     def _show_evaluation(self) -> None:
-        self._say(evaluation_line(self.watch))
+        self._say(evaluation_line(self.state))
 
     def _show_stopping(self) -> None:
-        self._say(stopping_line(self.watch))
+        self._say(stopping_line(self.state))
 
     def _say(self, line: str) -> None:
-        self._said_s = self.watch.clock()
+        self._said_s = self.state.clock()
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -170,7 +170,7 @@ class LiveView(View):
         """Called by rich's own thread, so it takes the lock, and what fails here must not end that thread."""
         shown: RenderableType = ""
         with self._safely():
-            shown = screen(self.watch)
+            shown = screen(self.state)
         return Printable(shown)
 
 

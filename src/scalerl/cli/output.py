@@ -1,16 +1,19 @@
 """What the commands print: the JSON documents, as pure functions of results, and the text of the human output.
 
 Used by the command modules. Reads no file, fits nothing, writes nothing. The keys of a document are a promise: `SCHEMA`
-grows when one of them changes its meaning or goes away. Unknown is null; NaN and infinity never appear.
+grows when one of them changes its meaning or goes away. Unknown is null; NaN and infinity never appear. The document of
+one fit is in `scalerl.report.answers`, because reports contain it too.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from scalerl.report import answers
+from scalerl.report.answers import law_document, plain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,19 +21,11 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from scalerl.curves import Fit
-    from scalerl.curves.results import (
-        Backtest,
-        Comparison,
-        Decision,
-        Estimate,
-        Forecast,
-        TargetForecast,
-        WindowFit,
-    )
+    from scalerl.curves.results import Backtest, Comparison, Decision
 
 SCHEMA = 1
 
-Document = dict[str, Any]
+Document = answers.Document
 
 
 @dataclass(frozen=True)
@@ -43,118 +38,14 @@ class Outcome:
     code: int = 0
 
 
-@dataclass(frozen=True)
-class Answers:
-    """Everything asked of one fit."""
-
-    fit: Fit
-    forecasts: tuple[Forecast, ...]
-    targets: tuple[TargetForecast, ...]
-    gains: tuple[tuple[float, Estimate], ...]
-    decision: Decision
-    held_out: tuple[Forecast, ...]
-    """One forecast for each point of `held_out_points(fit)`, in the same order."""
-
-
 def to_json(document: Document) -> str:
     """One JSON document and a newline."""
-    return json.dumps(_clean({"schema": SCHEMA} | document), indent=2, allow_nan=False) + "\n"
+    return json.dumps(plain({"schema": SCHEMA} | document), indent=2, allow_nan=False) + "\n"
 
 
 def one_or_many(documents: Sequence[Document]) -> Document:
     """One curve stands at the top level; several are a list under `curves`."""
     return documents[0] if len(documents) == 1 else {"curves": list(documents)}
-
-
-def fit_document(answers: Answers, source: Document) -> Document:
-    """`scalerl fit --json` for one curve; `source` says where it came from."""
-    return (
-        law_document(answers.fit)
-        | {
-            "forecast": [asdict(forecast) for forecast in answers.forecasts],
-            "targets": [asdict(target) for target in answers.targets],
-            "gains": [{"compute": compute} | estimate_document(gain) for compute, gain in answers.gains],
-            "decision": asdict(answers.decision),
-            "held_out": held_out_document(answers),
-        }
-        | source
-    )
-
-
-def law_document(fit: Fit) -> Document:
-    """The fit itself: its parameters, its window, and what to know before trusting it."""
-    return {
-        "name": fit.name,
-        "law": fit.law,
-        "method": fit.method,
-        "level": fit.level,
-        "ceiling": optional_estimate(fit.ceiling),
-        "exponent": optional_estimate(fit.exponent),
-        "midpoint": optional_estimate(fit.midpoint),
-        "floor": optional_estimate(fit.floor),
-        "parameters": {name: estimate_document(value) for name, value in fit.parameters.items()},
-        "identified": fit.identified,
-        "points": fit.points,
-        "seeds": len(fit.series),
-        "sse": fit.sse,
-        "r_squared": fit.r_squared,
-        "window": {  # as asked for (null is open), and the compute of the first and last point inside
-            "from": fit.window[0],
-            "until": fit.window[1],
-            "first": fit.first_compute,
-            "last": fit.last_compute,
-        },
-        "windows": [window_document(window) for window in fit.windows],
-        "diagnostics": [asdict(diagnostic) for diagnostic in fit.diagnostics],
-        "x": fit.compute_name,
-        "y": fit.value_name,
-        "bounds": None if fit.bounds is None else list(fit.bounds),
-    }
-
-
-def source_document(files: Iterable[str], example: str | None = None, citation: str | None = None) -> Document:
-    return {"files": list(dict.fromkeys(files)), "example": example, "citation": citation}
-
-
-def estimate_document(estimate: Estimate) -> Document:
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-
-
-def optional_estimate(estimate: Estimate | None) -> Document | None:
-    return None if estimate is None else estimate_document(estimate)
-
-
-def window_document(window: WindowFit) -> Document:
-    values = asdict(window)
-    return {"from": values.pop("low"), "until": values.pop("high")} | values
-
-
-def held_out_points(fit: Fit) -> list[tuple[float, float]]:
-    """(compute, value) of every point after the window, over all seeds."""
-    return [
-        (float(compute), float(value))
-        for series in fit.held_out
-        for compute, value in zip(series.compute, series.value, strict=True)
-    ]
-
-
-def held_out_document(answers: Answers) -> list[Document]:
-    """What came after the window against what was forecast for it."""
-    return [
-        {
-            "compute": compute,
-            "value": value,
-            "forecast": forecast.value,
-            "low": forecast.low,
-            "high": forecast.high,
-            "inside": _inside(value, forecast.low, forecast.high),
-        }
-        for (compute, value), forecast in zip(held_out_points(answers.fit), answers.held_out, strict=True)
-    ]
-
-
-def _inside(value: float, low: float | None, high: float | None) -> bool | None:
-    return None if low is None or high is None else low <= value <= high
 
 
 def decision_document(fit: Fit, decision: Decision, question: str, source: Document) -> Document:
@@ -192,16 +83,3 @@ def text_of(parts: Iterable[RenderableType]) -> str:
         for part in parts:
             console.print(part)
     return capture.get()
-
-
-def _clean(value: Any) -> Any:
-    """Plain JSON values: NaN and infinity become null, numpy scalars plain numbers."""
-    if isinstance(value, Mapping):
-        return {str(key): _clean(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_clean(item) for item in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from scalerl import numbers
-from scalerl.cli.output import Answers, held_out_document
 from scalerl.curves import Fit
 from scalerl.curves.results import Estimate, Forecast
+from scalerl.report.answers import Answers, held_out_document
 from scalerl.report.plain import Printable
 
 OTHER_COLUMNS = 58

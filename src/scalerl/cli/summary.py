@@ -24,7 +24,7 @@ from scalerl.runs.budget import used
 
 if TYPE_CHECKING:
     from scalerl.cli.output import Document
-    from scalerl.cli.watch import Watch
+    from scalerl.cli.progress import RunProgress
     from scalerl.config import RunConfig
     from scalerl.curves.results import Decision
     from scalerl.pipeline.session import TrainResult
@@ -36,7 +36,7 @@ ENDINGS = {
 }
 
 
-def summary_document(run: RunConfig, result: TrainResult, watch: Watch) -> Document:
+def summary_document(run: RunConfig, result: TrainResult, state: RunProgress) -> Document:
     """For --json."""
     first, last = result.points[0], result.points[-1]
     best = max(result.points, key=lambda point: point.pass_rate)
@@ -49,13 +49,13 @@ def summary_document(run: RunConfig, result: TrainResult, watch: Watch) -> Docum
         "points": len(result.points),
         "ledger": result.ledger.to_dict(),
         "budget": run.scale.budget.model_dump() | {"used": used(run.scale.budget, result.step, result.ledger)},
-        "wall_s": watch.elapsed_s,
+        "wall_s": state.elapsed_s,
         "decision": None if decision is None else {"action": decision.action, "reason": decision.reason},
         "next": next_commands(result, run),
     }
 
 
-def summary_parts(run: RunConfig, result: TrainResult, watch: Watch) -> list[RenderableType]:
+def summary_parts(run: RunConfig, result: TrainResult, state: RunProgress) -> list[RenderableType]:
     """For people."""
     first, last = result.points[0], result.points[-1]
     rate = Text("Pass rate ", style="bold")
@@ -64,7 +64,7 @@ def summary_parts(run: RunConfig, result: TrainResult, watch: Watch) -> list[Ren
     parts: list[RenderableType] = [
         Text(f"{ENDINGS[result.reason]} {_spent(run, result)}"),
         rate,
-        Text(f"Run       {result.folder}, {duration(watch.elapsed_s)} in this session"),
+        Text(f"Run       {result.folder}, {duration(state.elapsed_s)} in this session"),
         Text(""),
         _ledger(result),
     ]

@@ -84,14 +84,14 @@ def _train(run: RunConfig, folder: Path, resume: bool, live: bool | None, json: 
             folder,
             resume=resume,
             observer=view,
-            should_stop=lambda: view.watch.stopping,
+            should_stop=lambda: view.state.stopping,
             progress=view.preparing,
         )
     notes = () if view.failure is None else (f"the view of the run failed ({view.failure}); the run itself did not",)
     code = INTERRUPTED if result.reason == "interrupted" else 0
     if json:
-        return Outcome(to_json(summary_document(run, result, view.watch)), notes, code)
-    return Outcome(text_of(summary_parts(run, result, view.watch)), notes, code)
+        return Outcome(to_json(summary_document(run, result, view.state)), notes, code)
+    return Outcome(text_of(summary_parts(run, result, view.state)), notes, code)
 
 
 def check_installed() -> None:
@@ -119,7 +119,7 @@ def _asking_to_stop(view: View) -> Iterator[None]:
     """The first Ctrl-C (or SIGTERM) asks, the second ends at once; before the first step there is nothing to save."""
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if view.watch.started_s is None or view.watch.stopping:
+        if view.state.started_s is None or view.state.stopping:
             signal.default_int_handler(number, frame)
         view.ask_to_stop()
 

@@ -108,7 +108,7 @@ def merge(layers: Sequence[Layer], tags: Mapping[KeyPath, str]) -> tuple[Table, 
     tree: Table = {}
     labels: dict[KeyPath, str] = {}
     for layer in layers:
-        tree = _over(tree, layer.values, tags, ())
+        tree = overlay(tree, layer.values, tags)
         known = dict(leaves(tree))
         labels = {path: label for path, label in labels.items() if path in known}
         labels |= {path: layer.label for path, _ in leaves(layer.values)}
@@ -118,6 +118,11 @@ def merge(layers: Sequence[Layer], tags: Mapping[KeyPath, str]) -> tuple[Table, 
 def combine(layers: Sequence[Layer]) -> Table:
     """Several layers as one, key by key, without the rule about tags: their order must not matter to it."""
     return merge(layers, {})[0]
+
+
+def overlay(below: Mapping[str, Any], above: Mapping[str, Any], tags: Mapping[KeyPath, str]) -> Table:
+    """One table on top of another; neither is changed."""
+    return dict(_over(below, above, tags, ()))
 
 
 def _over(below: Any, above: Any, tags: Mapping[KeyPath, str], path: KeyPath) -> Any:

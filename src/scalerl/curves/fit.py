@@ -23,6 +23,7 @@ from scalerl.curves.paper import solve_paper
 from scalerl.curves.posterior import Posterior
 from scalerl.curves.results import Diagnostic, Estimate, WindowFit, check_level
 from scalerl.curves.scale import Bounds, Scale
+from scalerl.display import Displayed
 from scalerl.errors import InputError
 from scalerl.numbers import estimate as shown
 from scalerl.series import FloatArray, Series, StartValue
@@ -47,7 +48,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Fit:
+class Fit(Displayed):
     """A law fitted to one curve, or to several seeds of one recipe together."""
 
     name: str

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from scalerl.display import Displayed
 from scalerl.errors import InputError
 from scalerl.numbers import estimate
 
@@ -137,7 +138,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Displayed):
     """All challengers against one reference, best first by the paper's rule (ceiling, then exponent)."""
 
     reference: str

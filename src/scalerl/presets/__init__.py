@@ -1,7 +1,7 @@
-"""The presets that come with the package: recipes (the algorithm) and scales (sizes, task, machine), as TOML.
+"""The presets that come with the package: recipes (the algorithm), scales (sizes, task, machine), studies; as TOML.
 
 Read by `scalerl.config`, listed by the command line. Only text goes out of here; what the keys mean is config's job.
-Every line of a preset says where its value comes from: `# paper:`, `# inferred:` or `# ours:`.
+Every line of a recipe or scale says where its value comes from: `# paper:`, `# inferred:` or `# ours:`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 
 from scalerl.errors import InputError
 
-Kind = Literal["recipe", "scale"]
+Kind = Literal["recipe", "scale", "study"]
 
 
 def names(kind: Kind) -> list[str]:
@@ -33,4 +33,4 @@ def read(kind: Kind, name: str) -> str:
 
 
 def _folder(kind: Kind) -> Traversable:
-    return files(__name__) / f"{kind}s"
+    return files(__name__) / ("studies" if kind == "study" else f"{kind}s")

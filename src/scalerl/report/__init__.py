@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         plot_comparison,
         plot_fits,
     )
-    from scalerl.report.interactive import write_html
+    from scalerl.report.page import write_html
     from scalerl.report.terminal import render_backtest, render_comparison, render_decision, render_fit
 
 __all__ = [
@@ -39,5 +39,5 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "terminal" if name.startswith("render_") else "interactive" if name == "write_html" else "figures"
+    home = "terminal" if name.startswith("render_") else "page" if name == "write_html" else "figures"
     return getattr(import_module(f"{__name__}.{home}"), name)

@@ -18,8 +18,9 @@ from scalerl import numbers
 from scalerl.curves import Fit
 from scalerl.curves.results import Backtest, Comparison
 from scalerl.errors import InputError
-from scalerl.report import drawing, output, panels
+from scalerl.report import drawing, output, palette, panels
 from scalerl.report.picture import pictures_of, title_of, value_name_of
+from scalerl.series import Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,12 +56,12 @@ def plot_fits(
     title: str | None = None,
     scale: Scale = "log",
 ) -> Path:
-    """One curve in full detail, or several together; `.html` gives the interactive page."""
+    """One curve in full detail, or several together; `.html` gives the report's page."""
     path = Path(path)
     kind = output.format_of(path)
     output.check_target(path)
     if kind == "html":
-        from scalerl.report.interactive import write_html
+        from scalerl.report.page import write_html
 
         return write_html(fits, path, budgets=budgets, target=target, title=title)
     with _style():
@@ -81,7 +82,7 @@ def plot_comparison(
     kind = output.format_of(path)
     output.check_target(path)
     if kind == "html":
-        from scalerl.report.interactive import write_html
+        from scalerl.report.page import write_html
 
         return write_html(fits, path, budgets=budgets, title=title)
     with _style():
@@ -160,6 +161,46 @@ def backtest_figure(backtest: Backtest, *, title: str | None = None) -> Figure:
     words = title or f"Forecasts against what came, with {numbers.percent(backtest.level)} intervals"
     figure.suptitle(words, fontsize=12, x=0.02, ha="left", parse_math=False)
     return figure
+
+
+def series_figure(series: Series, *, title: str | None = None) -> Figure:
+    """The points of a curve without any law, for notebooks."""
+    figure = _figure(8.4, 5.2)
+    axes = figure.subplots()
+    axes.scatter(series.compute, series.value, s=18, color=palette.BLUE)
+    if len(series):
+        axes.set_xscale("log")
+    axes.set_xlabel(numbers.name(series.compute_name), parse_math=False)
+    axes.set_ylabel(numbers.name(series.value_name), parse_math=False)
+    axes.grid(visible=True, color=palette.FAINT, linewidth=0.5)
+    _title(axes, title or f"{series.name}: {len(series):,} points")
+    return figure
+
+
+def ceilings_figure(comparison: Comparison, *, title: str | None = None) -> Figure:
+    """The differences of the ceilings with their intervals; the stripe is what counts as equal."""
+    figure = _figure(8.4, 1.6 + 0.4 * len(comparison.pairs))
+    axes = figure.subplots()
+    axes.axvspan(-comparison.margin, comparison.margin, color=palette.FAINT, alpha=0.5)
+    axes.axvline(0.0, color=palette.GREY, linestyle="--", linewidth=1)
+    rows = range(len(comparison.pairs))
+    for row, pair in zip(rows, comparison.pairs, strict=True):
+        if pair.ceiling.low is not None and pair.ceiling.high is not None:
+            axes.plot([pair.ceiling.low, pair.ceiling.high], [row, row], color=palette.BLUE, linewidth=2.5)
+        axes.plot([pair.ceiling.value], [row], "o", color=palette.BLUE)
+    axes.set_yticks(rows, [numbers.name(pair.challenger) for pair in comparison.pairs], parse_math=False)
+    axes.invert_yaxis()
+    level = numbers.percent(comparison.level)
+    axes.set_xlabel(f"difference of the ceiling, with {level} interval", parse_math=False)
+    _title(axes, title or f"Ceilings compared with {comparison.reference}")
+    return figure
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write a figure of this module: png, svg or pdf by the suffix."""
+    kind = output.format_of(path, STATIC)
+    with _style():
+        return output.write(path, _render(figure, kind))
 
 
 def _figure(width: float, height: float) -> Figure:

@@ -32,9 +32,9 @@ def render_listing(listing: Listing) -> RenderableType:
         shown = [numbers.number(value, 4) if metric.count else numbers.UNKNOWN for value in figures]
         count = f"{metric.count:,}" + (f" + {metric.num_unusable:,} NaN" if metric.num_unusable else "")
         table.add_row(numbers.name(metric.name, 200), count, _steps(metric.first_step, metric.last_step), *shown)
-    title = Text(f"{numbers.name(listing.name, 200)}: {listing.kind}, {len(listing.survey.metrics):,} metrics", "bold")
+    heading = f"{numbers.name(listing.name, 200)}: {listing.kind}, {len(listing.survey.metrics):,} metrics"
     notes = [Text(f"{note}.", style="dim") for note in listing.notes]
-    return Group(title, Printable(table), *notes)
+    return Group(Text(heading, style="bold"), Printable(table), *notes)
 
 
 def _steps(first: float | None, last: float | None) -> str:

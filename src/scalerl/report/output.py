@@ -1,6 +1,6 @@
 """Where a picture goes: the formats by suffix, and writing a file whole or not at all.
 
-Called by `figures` and `interactive` with finished bytes. It knows nothing about what is in them.
+Called by `figures` and `page` with finished bytes. It knows nothing about what is in them.
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ GREY = "#6E6E6E"
 FAINT = "#D0D0D0"
 
 CURVES = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
+CURVES_ON_DARK = ("#3D9BE0", "#F08545", "#2CC295", "#E39AC3", "#F2B632", "#9AD8FA", "#E8E8E8")
+"""The same hues, light enough for a dark page."""
 MARKERS = ("o", "s", "^", "v", "P", "X")
 """matplotlib names; the same order as SYMBOLS."""
 SYMBOLS = ("circle", "square", "triangle-up", "triangle-down", "cross", "x")

@@ -1,6 +1,6 @@
 """What a picture of a fit contains, as plain arrays: points, forecast with its band, law, ceiling, budgets, target.
 
-`drawing`, `interactive` and `chart` each put the same `Picture` on their own canvas. This module asks the engine for
+`drawing` and `chart` each put the same `Picture` on their own canvas. This module asks the engine for
 forecasts and decides what is worth showing; it knows no canvas or colour.
 """
 

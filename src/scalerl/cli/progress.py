@@ -27,7 +27,7 @@ RECENT_STEPS = 20
 
 
 @dataclass
-class Watch:
+class RunProgress:
     """The state of one run as its observer knows it."""
 
     run: RunConfig

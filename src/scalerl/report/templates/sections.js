@@ -1,0 +1,194 @@
+// The words and tables around the charts, from the model. Every text that comes from a file goes through Dom.
+"use strict";
+
+const Sections = (() => {
+  const { el, fill, at, table, action, rangeText } = Dom;
+  const strong = (...children) => el("strong", {}, ...children);
+  const inline = (found, options) => {
+    const [center, interval] = Numbers.ranged(found.value, found.low, found.high, options);
+    return [strong(center), interval === Numbers.UNKNOWN ? "" : el("span", { class: "interval" }, ` ${interval}`)];
+  };
+
+  function head() {
+    const whole = Model.document();
+    const made = new Date(whole.created);
+    const when = Number.isNaN(made.getTime()) ? whole.created : whole.created.replace("T", " ").replace(/([+]00:00|Z)$/, " UTC");
+    at("title").textContent = whole.title;
+    document.title = whole.title;
+    at("version").textContent = whole.version;
+    const count = whole.runs.length === 1 ? whole.runs[0].source : `${whole.runs.length} runs`;
+    at("subtitle").textContent = `${count} · ${Numbers.percent(whole.level)} intervals · ${when}`;
+  }
+
+  // The top of the page: what to do, or who is ahead.
+  function answer() {
+    const ready = Model.fitted();
+    const view = ready[0];
+    if (Model.alone()) fill("answer", view ? oneAnswer(view) : waiting(Model.views()[0]));
+    else fill("answer", manyAnswer(ready));
+  }
+
+  function waiting(view) {
+    if (!view) return [el("p", { class: "sentence" }, "Nothing to show yet.")];
+    return [el("p", { class: "sentence" }, "No forecast yet."), el("p", { class: "why" }, view.run.problem ?? "")];
+  }
+
+  function oneAnswer(view) {
+    const { first } = Model.range();
+    const found = Model.forecastAt(view, first);
+    const factor = Numbers.times(first / view.fit.window.last);
+    const expect = found.passed
+      ? ["the curve has passed this budget already"]
+      : [`at ${factor} the compute, ${Numbers.amount(first)} ${view.unit.name}, expect `, ...inline(found)];
+    const sentence = [action(view.fit.decision.action), " ", ...expect, "; ", ...ceilingWords(view.fit), "."];
+    return [el("p", { class: "sentence" }, sentence), el("p", { class: "why" }, why(view.fit.decision, view.unit.name))];
+  }
+
+  function ceilingWords(fit) {
+    if (!fit.ceiling) return ["this law has no ceiling"];
+    return fit.identified ? ["ceiling ", ...inline(fit.ceiling)] : ["the ceiling is not identified yet"];
+  }
+
+  function why(made, unit) {
+    const reason = made.reason.charAt(0).toUpperCase() + made.reason.slice(1);
+    const chance = made.probability === null ? "" : ` (probability ${Numbers.probability(made.probability)})`;
+    const more = made.action === "NEED MORE DATA" && made.extra_compute !== null
+      ? ` About ${Numbers.amount(made.extra_compute, 2)} ${unit} more should settle it.` : "";
+    return `${reason}${chance}. The curve now stands at ${Numbers.number(made.now)}.${more}`;
+  }
+
+  function manyAnswer(ready) {
+    const comparison = Model.comparison();
+    if (!Model.views().length) return [el("p", { class: "sentence" }, "Waiting for the first run.")];
+    if (!comparison) {
+      const words = `${ready.length} of ${Model.views().length} runs have a forecast; there is nothing to compare yet.`;
+      return [el("p", { class: "sentence" }, words)];
+    }
+    const compared = Model.ranked().filter((view) => comparison.ranking.includes(view.run.name));
+    return [el("p", { class: "sentence" }, rankingWords(compared)), el("p", { class: "why" }, verdictWords(comparison))];
+  }
+
+  // Only ceilings that are identified can be ranked.
+  function rankingWords(compared) {
+    const known = compared.filter((view) => view.fit?.identified);
+    if (!known.length) return [`No ceiling of the ${compared.length} runs is identified yet: there is no ranking.`];
+    const rest = compared.length - known.length;
+    const left = rest ? ` The ceiling${rest === 1 ? " of one run is" : `s of ${rest} runs are`} not identified yet.` : "";
+    if (known.length === 1) return [strong(known[0].name), " has the only identified ceiling: ", ...inline(known[0].fit.ceiling), `.${left}`];
+    return [strong(known[0].name), ` ranks first of ${known.length}: ceiling `, ...inline(known[0].fit.ceiling), `.${left}`];
+  }
+
+  function verdictWords(comparison) {
+    const names = new Map(Model.views().map((view) => [view.run.name, view.name]));
+    const reference = names.get(comparison.reference) ?? comparison.reference;
+    if (comparison.pairs.length === 1) {
+      const [{ challenger, verdict, winner }] = comparison.pairs;
+      const whom = winner ? `, in favour of ${names.get(winner) ?? winner}` : "";
+      return `${names.get(challenger) ?? challenger} against ${reference}: ${verdict}${whom}.`;
+    }
+    const counts = new Map();
+    for (const pair of comparison.pairs) counts.set(pair.verdict, (counts.get(pair.verdict) ?? 0) + 1);
+    const parts = [...counts].map(([verdict, count]) => `${count} ${verb(verdict, count)}`);
+    return `Against ${reference}: ${parts.join(", ")}. Ceilings within ${Numbers.short(comparison.margin)} count as equal.`;
+  }
+
+  function verb(verdict, count) {
+    if (verdict === "no difference shown") return count === 1 ? "shows no difference" : "show no difference";
+    return count === 1 ? verdict : verdict.replace("moves", "move");
+  }
+
+  // Number, interval and decision at the slider; for many runs the table below says it for each.
+  function budget() {
+    const range = Model.range();
+    at("budget-box").hidden = !range;
+    if (!range) return;
+    const unit = Model.unitName();
+    at("budget-amount").textContent = `${Numbers.amount(range.budget)} ${unit}`;
+    at("budget").setAttribute("aria-valuetext", `${Numbers.amount(range.budget)} ${unit}`);
+    const ready = Model.fitted();
+    const words = Model.alone() ? forecastWords(ready[0], range.budget) : manyForecast(ready.filter((view) => view.on), range.budget);
+    const made = el("div", {}, ...words);
+    if (made.textContent !== at("forecast").textContent) fill("forecast", [...made.childNodes]); // else nothing is read out
+  }
+
+  function forecastWords(view, amount) {
+    const found = Model.forecastAt(view, amount);
+    const factor = Numbers.times(amount / view.fit.window.last);
+    if (found.passed) return ["The curve has passed this compute already."];
+    const { delta } = view.fit.decision;
+    const chance = found.probability === null ? "" : ` P(gain of ${Numbers.short(delta)} or more) = ${Numbers.probability(found.probability)}`;
+    return [...inline(found), ` at ${factor} the compute  `, action(found.action), el("span", { class: "muted" }, chance)];
+  }
+
+  function manyForecast(ready, amount) {
+    const found = ready.map((view) => [view, Model.forecastAt(view, amount)]).filter(([, one]) => !one.passed && one.value !== null);
+    if (!found.length) return ["No run that is switched on has a forecast here."];
+    const [view, top] = found.reduce((a, b) => (b[1].value > a[1].value ? b : a));
+    return ["Highest: ", ...inline(top), " ", Style.swatch(view.index), ` ${view.name}`];
+  }
+
+  // The runs side by side; the names switch curves on and off. Doubles as the legend.
+  function runs(onToggle) {
+    if (Model.alone()) return fill("runs");
+    const amount = Model.range()?.budget;
+    const rows = Model.ranked().map((view) => runRow(view, amount, onToggle));
+    const head = ["Run", "Now", amount ? `At ${Numbers.amount(amount)}` : "Forecast", "Ceiling", "Exponent", "Decision"];
+    const focused = document.activeElement?.dataset?.run;
+    const box = table(head, rows, { tall: rows.length > 12, label: "Runs, best first" });
+    const place = at("runs").firstChild?.scrollTop ?? 0;
+    fill("runs", box);
+    box.scrollTop = place;
+    for (const button of box.querySelectorAll(".toggle")) {
+      button.closest("tr").classList.toggle("off", button.getAttribute("aria-pressed") === "false");
+      if (button.dataset.run === focused) button.focus();
+    }
+    return box;
+  }
+
+  function runRow(view, amount, onToggle) {
+    const { fit } = view;
+    const name = toggle(view, onToggle);
+    if (!fit) return [name, { words: view.run.problem ?? (view.unit ? "no fit" : "not measured in this unit"), span: 5 }];
+    const found = Model.forecastAt(view, amount);
+    const ahead = found.passed ? ["passed", null] : Numbers.ranged(found.value, found.low, found.high);
+    const ceiling = !fit.ceiling ? ["-", null] : fit.identified ? Numbers.ranged(fit.ceiling.value, fit.ceiling.low, fit.ceiling.high) : ["not identified", null];
+    const exponent = fit.exponent ? Numbers.ranged(fit.exponent.value, fit.exponent.low, fit.exponent.high) : ["-", null];
+    return [name, { figure: [Numbers.number(fit.decision.now), null] }, { figure: ahead }, { figure: ceiling }, { figure: exponent }, action(found.action) ?? ""];
+  }
+
+  function toggle(view, onToggle) {
+    const state = ["running", "stopped"].includes(view.run.state) ? el("span", { class: "badge" }, view.run.state) : null;
+    const button = el("button", { type: "button", class: "toggle", "aria-pressed": String(view.on), "data-run": view.run.id }, Style.swatch(view.index), el("span", {}, view.name));
+    button.addEventListener("click", () => onToggle(view.run.id));
+    return state ? el("span", {}, button, " ", state) : button;
+  }
+
+  function comparison() {
+    const found = Model.comparison();
+    at("comparison-section").hidden = !found;
+    if (!found) return;
+    const names = new Map(Model.views().map((view) => [view.run.name, view]));
+    const label = (name) => names.get(name)?.name ?? name;
+    const rows = found.pairs.map((pair, i) => pairRow(pair, found.words[i], names.get(pair.challenger), label));
+    const head = ["Run", "Verdict", "Ceiling difference", "P(higher · equal · lower)", "Midpoint ratio", "To know"];
+    const words = `Each run against ${label(found.reference)}: difference of the ceilings, and the chances that it is higher, equal (within ${Numbers.short(found.margin)}) or lower. Every interval is that of the difference.`;
+    fill("comparison", el("p", { class: "muted" }, words), table(head, rows, { tall: rows.length > 12, label: "Comparison" }));
+  }
+
+  function pairRow(pair, lines, view, label) {
+    const factor = (end) => (end === null ? null : Math.exp(end));
+    const { value, low, high } = pair.log_midpoint;
+    const chances = [pair.probability_ceiling_higher, pair.probability_ceiling_equal, pair.probability_ceiling_lower];
+    const winner = pair.winner ? el("span", { class: "interval" }, `in favour of ${label(pair.winner)}`) : null;
+    return [
+      el("span", { class: "toggle" }, view ? Style.swatch(view.index) : null, label(pair.challenger)),
+      el("span", {}, pair.verdict, winner),
+      { figure: Numbers.ranged(pair.ceiling.value, pair.ceiling.low, pair.ceiling.high, { signed: true }) },
+      { figure: [chances.map(Numbers.probability).join(" · "), null] },
+      { figure: Numbers.ranged(factor(value), factor(low), factor(high)) },
+      { words: lines.slice(2).map((line) => el("div", {}, line)) },
+    ];
+  }
+
+  return { head, answer, budget, runs, comparison, rangeText };
+})();

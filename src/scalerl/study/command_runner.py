@@ -1,0 +1,84 @@
+"""Any other trainer in a study: a command with names to fill in, and the log that it leaves.
+
+Opened by `runner.open_runner`. The command is split like a shell would split it and then filled in, part by part, so
+that no value can become two arguments; no shell is involved. {out} is a folder of the job's own; {seed}, {budget} and
+{share} come from the study, all other names are the parameters of base and cell. What the command trains, and how it
+goes on in an {out} that is not empty, is its own business.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from scalerl.config.study_parts import CommandTrainer, placeholders
+from scalerl.errors import InputError
+from scalerl.readers.curves import read_table
+from scalerl.series import Series
+from scalerl.study.jobs import Job
+from scalerl.study.plan import GIVEN
+from scalerl.study.process import Child, start_child
+from scalerl.study.runner import RUN, Progress
+
+
+class CommandRunner:
+    """`Runner` for jobs whose settings are {"parameters": ...}."""
+
+    def __init__(self, trainer: CommandTrainer) -> None:
+        self._trainer = trainer
+
+    def check(self, jobs: Sequence[Job], prune: bool) -> None:
+        asked = placeholders(self._trainer.command)
+        if prune and not asked & {"budget", "share"}:
+            allowed = "a command with {budget} or {share}: it is asked for parts of the budget first"
+            raise InputError("--prune: runner.command", self._trainer.command, allowed)
+        if len({job.seed for job in jobs}) > 1 and "seed" not in asked:
+            raise InputError("runner.command", self._trainer.command, "a command with {seed}: there are several")
+
+    def start(self, job: Job, place: Path, share: float) -> Child:
+        (place / RUN).mkdir(exist_ok=True)
+        values = self._values(job, place, share)
+        command = [fill(part, values) for part in shlex.split(self._trainer.command)]
+        return start_child(command, place, f"{job.name}, {share:.4g} of the budget: {shlex.join(command)}")
+
+    def curve(self, job: Job, place: Path) -> list[Series]:
+        log = fill(self._trainer.log, self._values(job, place, 1.0))
+        if not Path(log).exists() or (Path(log).is_dir() and not any(Path(log).iterdir())):
+            raise InputError("the command left no log (runner.log)", where=log)
+        found = read_table(log, **self._trainer.reading)
+        if len(found) != 1:
+            raise InputError("curves in the log of one job (runner.log)", len(found), "one curve", log)
+        return [replace(series, name=f"{job.cell}, seed {job.seed}") for series in found]
+
+    def progress(self, job: Job, place: Path) -> Progress:  # noqa: ARG002  # the protocol's
+        """A log of another trainer can be large: nothing is read at a glance."""
+        return Progress()
+
+    def _values(self, job: Job, place: Path, share: float) -> dict[str, Any]:
+        given = (job.seed, str((place / RUN).absolute()), self._trainer.budget_at(share), share)
+        return {**_parameters(job), **dict(zip(GIVEN, given, strict=True))}
+
+
+def fill(template: str, values: Mapping[str, Any]) -> str:
+    """The template with a value in the place of each name; unlike `str.format`, a dot is part of the name."""
+    parts = []
+    for literal, name, spec, _ in string.Formatter().parse(template):
+        parts.append(literal)
+        if name is not None:
+            parts.append(_text(values[name]) if not spec else format(values[name], spec))
+    return "".join(parts)
+
+
+def _text(value: Any) -> str:
+    """As a command line has it: texts as they are, everything else as JSON (true, 3e-05, [1, 2])."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _parameters(job: Job) -> Mapping[str, Any]:
+    parameters: Mapping[str, Any] = job.settings["parameters"]
+    return parameters

@@ -1,0 +1,166 @@
+"""results.json: the analysis of a study as one plain document, the same bytes for the same curves.
+
+Written when a study has run and whenever it is reported; read by the report, in all its formats. No time, no path and
+no name of a machine is in it; numbers have ten significant digits; what is not known is null. The curves are in it too,
+so that everything can be drawn again from this file alone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from scalerl.curves import Fit
+from scalerl.curves.results import Estimate
+from scalerl.series import Series
+from scalerl.study.analyse import Analysis, analyse
+from scalerl.study.extrapolation import Extrapolated, summarise
+from scalerl.study.folder import StudyFolder
+from scalerl.study.gather import Gathered, gather
+from scalerl.study.jobs import Cell
+from scalerl.study.runner import Runner
+
+SCHEMA = 1
+DIGITS = 10
+_DECISION = ("rung", "cell", "action", "probability", "reason", "seeds", "freed")
+
+Document = dict[str, Any]
+
+
+def write_results(folder: StudyFolder, runner: Runner | None = None) -> Document:
+    """Analyse what has ended, and keep it as results.json."""
+    document = results_document(gather(folder, runner))
+    folder.write_results(to_text(document))
+    return document
+
+
+def to_text(document: Mapping[str, Any]) -> str:
+    """JSON with sorted keys."""
+    return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def results_document(gathered: Gathered) -> Document:
+    """The whole analysis, ready for JSON."""
+    analysis = analyse(gathered.curves, gathered.base, gathered.full, gathered.settings)
+    config = gathered.folder.config
+    document = {
+        "schema": SCHEMA,
+        "study": config.name,
+        "question": config.question,
+        "base": gathered.base,
+        "seeds": list(config.seeds),
+        **_axes(gathered),
+        **asdict(analysis.settings),
+        "at": analysis.at,
+        "prune": config.prune.model_dump(mode="json"),
+        "jobs": _jobs(gathered),
+        "cells": [_cell(cell, gathered, analysis) for cell in gathered.folder.plan.cells],
+        "choices": [asdict(choice) for choice in analysis.choices],
+        "ranking": list(analysis.ranking),
+        "extrapolation": _extrapolation(analysis),
+        "stability": _stability(gathered),
+        "decisions": [{key: line[key] for key in _DECISION if key in line} for line in gathered.decisions],
+    }
+    found: Document = rounded(document)
+    return found
+
+
+def rounded(value: Any) -> Any:
+    """Plain JSON values with ten significant digits; what is not finite becomes None."""
+    if isinstance(value, Mapping):
+        return {str(key): rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(item) for item in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    return value
+
+
+def _stability(gathered: Gathered) -> list[Document]:
+    """Cell by cell, however the jobs were ordered."""
+    order = {cell.name: index for index, cell in enumerate(gathered.folder.plan.cells)}
+    return [asdict(one) for one in sorted(gathered.stability, key=lambda one: (order[one.cell], one.seed))]
+
+
+def _axes(gathered: Gathered) -> Document:
+    """What stands on the axes, as the curves say."""
+    every = [series for seeds in gathered.curves.values() for series in seeds.values()]
+    return {
+        "compute_name": every[0].compute_name if every else gathered.folder.config.fit.x,
+        "value_name": every[0].value_name if every else "value",
+    }
+
+
+def _jobs(gathered: Gathered) -> Document:
+    counted = Counter(job.state for job in gathered.jobs)
+    states = {state: counted[state] for state in ("finished", "pruned", "failed", "missing")}
+    failed = [
+        {"cell": job.cell, "seed": job.seed, "error": job.error} for job in gathered.jobs if job.state == "failed"
+    ]
+    return {"planned": len(gathered.jobs), **states, "failures": failed}
+
+
+def _cell(cell: Cell, gathered: Gathered, analysis: Analysis) -> Document:
+    fits = analysis.fits.get(cell.name)
+    changes = gathered.folder.plan.diffs.get(cell.name, {})
+    return {
+        "name": cell.name,
+        "recipe": cell.recipe,
+        "changes": {key: list(pair) for key, pair in changes.items()},
+        "paper": cell.paper,
+        "full": gathered.full.get(cell.name),
+        "share": _least_share(cell.name, gathered),
+        "means": {name: asdict(one) for name, one in analysis.means.get(cell.name, {}).items()},
+        "joint": None if fits is None else _fit(fits.joint),
+        "seeds": [
+            {"seed": seed, "curve": _curve(series), "fit": None if fits is None else _of(fits.seeds.get(seed))}
+            for seed, series in sorted(gathered.curves[cell.name].items())
+        ],
+    }
+
+
+def _least_share(cell: str, gathered: Gathered) -> float | None:
+    """How much of the budget its seeds have used; below 1 the cell was stopped."""
+    ended = [job for job in gathered.jobs if job.cell == cell and job.state in {"finished", "pruned"}]
+    return min((job.share for job in ended if job.share > 0), default=None)
+
+
+def _of(fit: Fit | None) -> Document | None:
+    return None if fit is None else _fit(fit)
+
+
+def _fit(fit: Fit) -> Document:
+    names = ("floor", "ceiling", "exponent", "midpoint")
+    estimates: Mapping[str, Estimate] = fit.parameters
+    return {
+        **{name: asdict(estimates[name]) for name in names},
+        "points": fit.points,
+        "identified": fit.identified,
+        "diagnostics": [{"code": one.code, "message": one.message} for one in fit.diagnostics],
+    }
+
+
+def _curve(series: Series) -> Document:
+    values = series.to_dict()
+    return {name: values[name] for name in ("compute", "value", "n", "start")}
+
+
+def _extrapolation(analysis: Analysis) -> Document:
+    rows = analysis.extrapolation
+    single, joint = [row for row in rows if row.seed is not None], [row for row in rows if row.seed is None]
+    return {
+        "share": analysis.settings.share,
+        "rows": [_row(row) for row in rows],
+        "seeds": asdict(summarise(single)),
+        "cells": asdict(summarise(joint)),
+    }
+
+
+def _row(row: Extrapolated) -> Document:
+    return asdict(row) | {"error": row.error, "inside": row.inside}

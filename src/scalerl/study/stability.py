@@ -1,0 +1,79 @@
+"""Signs of trouble in a run: truncated answers, a pass rate that collapsed, entropy that is gone.
+
+Called by `gather` for each job that ended. The held-out curve is enough for a collapse; truncation and entropy come
+from metrics.jsonl, if the run is one of ours, and are None otherwise: unknown, not zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from scalerl.readers.json_lines import Record
+from scalerl.readers.run_directory import is_run_directory
+from scalerl.runs import Records, layout
+from scalerl.series import Series
+
+FALL = 0.1
+"""A pass rate this far below its best that stays there is a collapse. In the paper such runs did not recover."""
+RUN_LENGTH = 3
+"""Evaluations that make a level: the best and the last are means over so many."""
+LAST_STEPS = 20
+"""Steps that the last truncation rate and entropy are averaged over."""
+
+
+@dataclass(frozen=True)
+class Stability:
+    """One job."""
+
+    cell: str
+    seed: int
+    best: float | None
+    """Highest mean of three evaluations in a row."""
+    last: float | None
+    collapsed: bool | None
+    truncation_last: float | None
+    truncation_max: float | None
+    entropy_last: float | None
+
+
+def stability(cell: str, seed: int, series: Series, run: Path, width: float = 1.0) -> Stability:
+    """What one job shows. `width`: the range of the value."""
+    steps = Records(run / layout.METRICS).read() if is_run_directory(run) and (run / layout.METRICS).exists() else []
+    truncation, entropy = _column(steps, "truncation_rate"), _column(steps, "entropy")
+    best, last, collapsed = _levels(series, width)
+    return Stability(
+        cell, seed, best, last, collapsed,
+        truncation_last=_mean(truncation[-LAST_STEPS:]),
+        truncation_max=max(_moving(truncation, LAST_STEPS), default=None),
+        entropy_last=_mean(entropy[-LAST_STEPS:]),
+    )  # fmt: skip
+
+
+def _levels(series: Series, width: float) -> tuple[float | None, float | None, bool | None]:
+    """(best, last, whether all of the last three lie far below the best)."""
+    levels = _moving(series.value.tolist(), RUN_LENGTH)
+    if not levels:
+        return None, None, None
+    best = max(levels)
+    return best, levels[-1], bool(np.all(series.value[-RUN_LENGTH:] < best - FALL * width))
+
+
+def _moving(values: list[float], length: int) -> list[float]:
+    """Means of so many in a row; of all of them when there are fewer steps than that, but at least three."""
+    length = min(length, len(values))
+    if length < RUN_LENGTH:
+        return []
+    total = np.cumsum([0.0, *values])
+    means: list[float] = ((total[length:] - total[:-length]) / length).tolist()
+    return means
+
+
+def _column(steps: list[Record], name: str) -> list[float]:
+    return [float(step[name]) for step in steps if type(step.get(name)) in {int, float}]
+
+
+def _mean(values: list[float]) -> float | None:
+    return float(np.mean(values)) if values else None
