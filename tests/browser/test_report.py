@@ -165,6 +165,8 @@ def test_everything_about_the_run_is_said(one: Path, open_page: Open) -> None:
         assert words in text
     assert opened.page.locator("#panels .main-svg").count() >= 6
     assert len(opened.page.evaluate("document.getElementById('history').data[0].x")) >= 4
+    actions: Any = opened.page.evaluate("[...new Set(Page.document().runs[0].units[0].history.map((m) => m.action))]")
+    assert all(action in opened.text("#history-words") for action in actions)
 
 
 @pytest.mark.parametrize("wish", ["dark", "light"])

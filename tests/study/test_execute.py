@@ -164,15 +164,15 @@ def _stopping(*cells: str) -> Callable[..., list[Decision]]:
 
 
 def test_freed_compute_goes_to_the_undecided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(race, "judge", _stopping("low"))
+    monkeypatch.setattr(race, "judge", _stopping("low", "high"))
     monkeypatch.setattr(race, "undecided", lambda *_, **__: ["close"])
     folder = opened(tmp_path, RACE, prune={"rungs": [0.25]})
     watch = Silent()
     assert _run(folder, watch, prune=True)
     (line,) = [line for line in folder.decisions() if line["action"] == "seeds"]
-    assert line["seeds"] == {"close": [2]}  # two times three quarters pay for one
-    assert line["freed"] == pytest.approx(2 * 0.75 * 40)
-    assert _states(folder)["close 2"] == "finished"
+    assert line["seeds"] == {"close": [2], "base": [2]}  # four times three quarters pay for one and its base
+    assert line["freed"] == pytest.approx(4 * 0.75 * 40)
+    assert _states(folder)["close 2"] == _states(folder)["base 2"] == "finished"
     assert any("close gets seed 2" in said for said in watch.lines)
     assert _run(folder, prune=True)
     assert len([line for line in folder.decisions() if line["action"] == "seeds"]) == 1

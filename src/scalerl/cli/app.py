@@ -26,7 +26,7 @@ PURPOSE = """\
 Scaling curves of RL post-training: train, fit them, forecast with intervals, compare recipes, decide what to scale.
 
 The commands that fit read tables of a measured value (pass rate, mean reward) against compute (GPU-hours, FLOPs, \
-tokens, steps), or run directories. A row at compute zero is the measurement before training. \
+tokens, steps), run directories, or other trainers' logs. A row at compute zero is the measurement before training. \
 Bad input ends with one line and exit code 2.
 """
 EXAMPLES = """\

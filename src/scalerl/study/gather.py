@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalerl.curves.scale import Bounds
 from scalerl.readers.json_lines import Record
 from scalerl.series import Series
 from scalerl.study.analyse import Settings
 from scalerl.study.folder import StudyFolder
 from scalerl.study.jobs import Job, Outcome
-from scalerl.study.rungs import every_job
+from scalerl.study.rungs import bounds_of, every_job
 from scalerl.study.runner import Runner, open_runner
 from scalerl.study.stability import Stability, stability
 
@@ -56,11 +55,6 @@ class Gathered:
     def settings(self) -> Settings:
         fit = self.folder.config.fit
         return Settings(fit.share, fit.level, fit.margin, bounds_of(self.folder))
-
-
-def bounds_of(folder: StudyFolder) -> Bounds:
-    """The range of the value: a share, unless a command's study says otherwise."""
-    return (0.0, 1.0) if getattr(folder.config.runner, "bounded", True) else None
 
 
 def gather(folder: StudyFolder, runner: Runner | None = None) -> Gathered:

@@ -7,6 +7,7 @@ chance and the reason; the line with the action "seeds" says which seeds were ad
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -87,7 +88,7 @@ def add_seeds(folder: StudyFolder, runner: Runner) -> list[str]:
     )
     left = {cell: seeds for cell, seeds in curves.items() if cell not in gone}
     open_cells = undecided(left, base, full, folder.config.prune.delta, bounds=bounds_of(folder))
-    seeds = _spend(freed, open_cells, full, max(folder.config.seeds) + 1)
+    seeds = _spend(freed, open_cells, base, full, max(folder.config.seeds) + 1)
     reason = f"the race freed {freed:.4g} of compute; undecided: {', '.join(open_cells) or 'none'}"
     folder.add_decision({"action": SEEDS, "seeds": seeds, "freed": freed, "reason": reason})
     added = [f"{cell} gets seed {' and '.join(map(str, more))}" for cell, more in seeds.items()]
@@ -108,18 +109,27 @@ def curves_of(folder: StudyFolder, runner: Runner, jobs: Sequence[Job]) -> tuple
     return curves, {cell: ends[cell] / shares[cell] for cell in curves}
 
 
-def _spend(freed: float, cells: Sequence[str], cost: Mapping[str, float], first: int) -> dict[str, list[int]]:
-    """One seed for each cell in turn, the most open first, as long as the next can be paid."""
+def _spend(
+    freed: float, cells: Sequence[str], base: str, cost: Mapping[str, float], first: int
+) -> dict[str, list[int]]:
+    """One seed for each cell in turn, the most open first, as long as the next can be paid.
+
+    The base gets the same seeds, and they are paid for too: differences are taken seed by seed.
+    """
     seeds: dict[str, list[int]] = {}
-    affordable = True
-    while affordable:
-        affordable = False
+    for seed in itertools.count(first):
+        paid = False
         for cell in cells:
-            if 0 < cost[cell] <= freed:
-                freed -= cost[cell]
-                seeds.setdefault(cell, []).append(first + len(seeds.get(cell, ())))
-                affordable = True
-    return seeds
+            needed = [one for one in dict.fromkeys((cell, base)) if seed not in seeds.get(one, ())]
+            price = math.fsum(cost[one] for one in needed)
+            if 0 < price <= freed:
+                freed -= price
+                paid = True
+                for one in needed:
+                    seeds.setdefault(one, []).append(seed)
+        if not paid:
+            return seeds
+    raise AssertionError("counting never ends")
 
 
 def _has_reached(folder: StudyFolder, job: Job, share: float) -> bool:

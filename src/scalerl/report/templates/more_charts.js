@@ -43,12 +43,19 @@ const MoreCharts = (() => {
     const moments = chosen.history;
     const whose = Model.alone() ? "" : ` of ${view.name}`;
     Dom.at("history-words").textContent =
-      `The forecast${whose} for ${Numbers.amount(moments.at(-1).budget)} ${chosen.name}, as it stood when the curve was known up to each compute.${whatCame(moments, chosen).length ? " The dashed line is what came." : ""}`;
+      `The forecast${whose} for ${Numbers.amount(moments.at(-1).budget)} ${chosen.name}, as it stood when the curve was known up to each compute.${whatCame(moments, chosen).length ? " The dashed line is what came." : ""} ${signs(moments)}`;
     const y = { title: Model.valueName() };
     const frame = { left: moments[0].compute, right: moments.at(-1).compute };
     whenSeen(Dom.at("history"), (place) => Plotly.react(place, [historyTrace(moments, view, chosen), ...whatCame(moments, chosen)], Style.layout({
       x: { title: `${chosen.name} known`, ...Style.ticks("linear", frame) }, y, keep: `${chosen.key} ${view.run.id}`,
     }), QUIET));
+  }
+
+  // What the marks mean, of those that occur.
+  function signs(moments) {
+    const marks = { SCALE: "▲", STOP: "■", "NEED MORE DATA": "○", UNSTABLE: "×" };
+    const present = Object.entries(marks).filter(([action]) => moments.some((one) => one.action === action));
+    return present.map(([action, mark]) => `${mark} ${action}`).join(", ") + ".";
   }
 
   // Where the budget has been measured since, a line at what was found there.
