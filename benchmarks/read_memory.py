@@ -95,8 +95,8 @@ def main() -> int:
     met = all(one["peak_mb"] <= LIMIT_MB for one in figures.values())
     print(f"{'log':12} {'MB':>7} {'points':>7} {'seconds':>8} {'peak MB':>8}   limit")
     for name, one in figures.items():
-        size, points, seconds, peak = one["megabytes"], one["points"], one["seconds"], one["peak_mb"]
-        print(f"{name:12} {size:7,.0f} {points:7,.0f} {seconds:8.0f} {peak:8.0f}   {LIMIT_MB}")
+        row = [one[key] for key in ("megabytes", "points", "seconds", "peak_mb")]
+        print(f"{name:12} {row[0]:7,.0f} {row[1]:7,.0f} {row[2]:8.0f} {row[3]:8.0f}   {LIMIT_MB}")
     RESULTS.write_text(json.dumps({"limit_mb": LIMIT_MB, "met": met, "logs": figures}, indent=2) + "\n")
     return 0 if met else 1
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,9 +13,7 @@ from scalerl.readers.logs.curve import Wanted, read_log
 from scalerl.readers.logs.records import Record
 from scalerl.series import Series
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from memory import MemoryLog, steps  # beside this file
+from .memory import MemoryLog, steps
 
 
 def curve(log: MemoryLog, wanted: Wanted | None = None) -> Series:
