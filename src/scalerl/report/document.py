@@ -91,13 +91,17 @@ def report_document(
     command: str,
     level: float,
     created: datetime | None = None,
+    dated: bool = True,
 ) -> Document:
-    """The whole report, of what `run_document` and `comparison_documents` made."""
-    moment = created or datetime.now(UTC)
+    """The whole report, of what `run_document` and `comparison_documents` made.
+
+    `created` is now unless given; a picture is not `dated`: the same fits give the same bytes.
+    """
+    moment = (created or datetime.now(UTC)).isoformat(timespec="seconds") if dated else None
     document = {
         "schema": SCHEMA,
         "title": title,
-        "created": moment.isoformat(timespec="seconds"),
+        "created": moment,
         "version": __version__,
         "command": command,
         "level": level,

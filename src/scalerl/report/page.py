@@ -16,12 +16,13 @@ from pathlib import Path
 
 from scalerl import numbers
 from scalerl.curves import Fit
-from scalerl.report import output, palette, words
+from scalerl.report import output, palette
 from scalerl.report.answers import Document, source_document
 from scalerl.report.document import RunResult, UnitResult, comparison_documents, report_document, run_document, unit_key
 from scalerl.report.own_run import unit_name
 from scalerl.report.picture import title_of
 from scalerl.report.plotly_script import packed_script, plotly_script
+from scalerl.report.words import MEANINGS
 
 SCRIPTS = ("numbers", "dom", "model", "style", "marker", "chart", "more_charts", "sections", "details", "load", "page")
 """In the order they need each other; all of them are inlined as one script."""
@@ -63,7 +64,8 @@ def write_html(
     budget = max(budgets, default=None)
     runs = [run_document(_result(fit, index, budget, target)) for index, fit in enumerate(fits)]
     compared = comparison_documents({unit_key(fits[0].compute_name): fits}) if _comparable(fits) else {}
-    document = report_document(runs, compared, title=title or title_of(fits), command="", level=fits[0].level)
+    words = title or title_of(fits)
+    document = report_document(runs, compared, title=words, command="", level=fits[0].level, dated=False)
     return write_page(document, path)
 
 
@@ -108,7 +110,7 @@ def _settings() -> Document:
         "light": list(palette.CURVES),
         "dark": list(palette.CURVES_ON_DARK),
         "symbols": list(palette.SYMBOLS),
-        "meanings": words.MEANINGS,
+        "meanings": MEANINGS,
     }
 
 

@@ -11,13 +11,12 @@ const Sections = (() => {
 
   function head() {
     const whole = Model.document();
-    const made = new Date(whole.created);
-    const when = Number.isNaN(made.getTime()) ? whole.created : whole.created.replace("T", " ").replace(/([+]00:00|Z)$/, " UTC");
+    const when = (whole.created || "").replace("T", " ").replace(/([+]00:00|Z)$/, " UTC"); // a plot has no date
     at("title").textContent = whole.title;
     document.title = whole.title;
     at("version").textContent = whole.version;
     const count = whole.runs.length === 1 ? whole.runs[0].source : `${whole.runs.length} runs`;
-    at("subtitle").textContent = `${count} · ${Numbers.percent(whole.level)} intervals · ${when}`;
+    at("subtitle").textContent = [count, `${Numbers.percent(whole.level)} intervals`, when].filter(Boolean).join(" · ");
   }
 
   // The top of the page: what to do, or who is ahead.
