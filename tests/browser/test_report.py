@@ -229,7 +229,9 @@ def test_a_ceiling_that_is_not_identified_is_not_ranked(several: Path, open_page
     }""",
         best,
     )
-    expect(opened.page.locator("#answer .sentence")).to_contain_text("The ceiling of one run is not identified yet.")
+    sentence = opened.page.locator("#answer .sentence")
+    expect(sentence).to_contain_text("The ceiling of one run is not identified yet: there is no ranking by ceiling.")
+    expect(sentence).to_contain_text("is expected to be ahead at")
     names = [text.strip() for text in opened.page.locator("#runs .toggle").all_inner_texts()]
     assert names[2:] == [best, "young"]
     assert "not identified" in opened.text("#runs")

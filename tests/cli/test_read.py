@@ -119,6 +119,8 @@ def test_what_was_done_is_said_above_a_fit(log: Path, capsys: pytest.CaptureFixt
         (["read", "verl.jsonl", "--gpus", "8", "--params", "8B"], "--gpus and --params together"),
         (["read", "verl.jsonl", "--to", "curve.xlsx"], "--to: got 'curve.xlsx'; allowed: a file name ending in .csv"),
         (["read", "verl.jsonl", "--metric", "timing_s/step"], "unusable 'timing_s/step': got 30.0; allowed: 0 to 1"),
+        (["read", "verl.jsonl", "--to", "verl.jsonl"], "--to is one of the files to read: got 'verl.jsonl'"),
+        (["report", "verl.jsonl", "--format", "json", "-o", "./verl.jsonl"], "-o"),
         (["fit", "--example", "scalerl-8b", "--gpus", "8"], "--example does not go with --gpus"),
     ],
 )
@@ -128,3 +130,12 @@ def test_bad_input(log: Path, capsys: pytest.CaptureFixture[str], words: list[st
     assert message in err
     assert err.count("\n") == 1
     assert not [path for path in log.iterdir() if path.name != "verl.jsonl"]
+    assert len((log / "verl.jsonl").read_text().splitlines()) == STEPS[-1] + 3
+
+
+def test_compare_says_how_each_log_was_read(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (log / "other.jsonl").write_bytes((log / "verl.jsonl").read_bytes())
+    code, out, _ = run(capsys, "compare", "verl.jsonl", "other.jsonl", "--gpus", "8")
+    assert code == 0
+    assert "verl: compute: gpu_hours = timing_s/step, summed over the steps" in out
+    assert "other: skipped 1 broken lines" in out

@@ -100,6 +100,13 @@ def test_a_webhook_hears_of_it(run: Run, one: Path, monkeypatch: pytest.MonkeyPa
     }  # fmt: skip
 
 
+def test_a_name_that_a_table_does_not_have_is_refused_at_once(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "there.csv").write_text("gpu_hours,pass_rate\n1,0.2\n2,0.3\n")
+    ran = run("watch", "there.csv", "--no-page", "--x", "nope")
+    assert (ran.code, ran.out) == (2, "")
+    assert "unknown column for --x: got 'nope'; allowed: one of gpu_hours, pass_rate" in ran.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -89,8 +89,8 @@ def test_a_run_of_ours_in_every_unit(tmp_path: Path) -> None:
     assert all(count(run, unit) == 19 for unit in range(4))
     assert all(unit["fit"]["ceiling"]["value"] > 0.5 for unit in run["units"])
     assert "Entropy" in [panel["title"] for panel in run["panels"]]
-    assert run["units"][3]["budget"] == 1000.0  # the end of its own budget, in each unit
-    assert run["units"][0]["budget"] == pytest.approx(2e12, rel=0.01)
+    assert run["units"][3]["budget"] == 760.0  # twice what there is: the decision is about that
+    assert run["units"][0]["history"][-1]["budget"] == pytest.approx(2e12, rel=0.01)  # the end of its own budget
 
 
 def test_a_point_is_shown_before_it_is_fitted(tmp_path: Path) -> None:
@@ -167,7 +167,8 @@ def test_a_run_that_begins_anew_has_no_past(tmp_path: Path) -> None:
     assert len(before["units"][0]["history"]) > 5
     shutil.rmtree(tmp_path / "run")
     (gone,) = eyes.look()
-    assert (gone["problem"], count(gone), gone["units"][0]["fit"]) == (GONE, 19, None)
+    assert (gone["warning"], gone["problem"], count(gone)) == (GONE, None, 19)
+    assert gone["units"][0]["fit"] == before["units"][0]["fit"]  # what was known stays
     begin(tmp_path / "run", range(0, 160, 20), seed=1)
     (anew,) = eyes.look()
     assert (anew["id"], anew["problem"], count(anew)) == (before["id"], None, 7)
@@ -179,13 +180,33 @@ def test_a_table_that_grows(tmp_path: Path) -> None:
     eyes = Eyes(path)
     (run,) = eyes.look()
     assert (run["name"], count(run), run["units"][0]["key"]) == ("run", 12, "gpu_hours")
-    assert run["units"][0]["budget"] == 480.0  # twice what there was when watching began
     append(path, f"260,{pass_rate(260):.5f}\n")
     (run,) = eyes.look()
-    assert (count(run), run["units"][0]["budget"]) == (13, 480.0)
-    assert [moment["compute"] for moment in run["units"][0]["history"]][-2:] == [240.0, 260.0]
+    assert (count(run), run["units"][0]["budget"]) == (13, 520.0)
+    moments = run["units"][0]["history"]
+    assert [moment["compute"] for moment in moments][-2:] == [240.0, 260.0]
+    assert moments[-1]["budget"] == 480.0  # twice what there was when watching began
     append(path, f"500,{pass_rate(500):.5f}\n")
-    assert eyes.look()[0]["units"][0]["budget"] == 1000.0  # the old one is spent
+    assert eyes.look()[0]["units"][0]["history"][-1]["budget"] == 1000.0  # the old one is spent
+
+
+def test_coming_near_a_budget_that_nobody_asked_for_is_no_reason_to_stop(tmp_path: Path) -> None:
+    """The gain left up to the budget of the history shrinks to nothing; the decision is about doubling."""
+    path = table(tmp_path / "run.csv", 6)
+    eyes = Eyes(path)
+    eyes.look()
+    for compute in range(140, 240, 20):
+        append(path, f"{compute},{pass_rate(compute):.5f}\n")
+        (run,) = eyes.look()
+        decision = run["units"][0]["fit"]["decision"]
+        assert decision["budget"] == 2 * compute
+        assert decision["action"] != "STOP"
+
+
+def test_a_budget_that_was_asked_for_is_decided_about(tmp_path: Path) -> None:
+    asked = Ways(WAYS.read, WAYS.units, WAYS.fit, lambda _: 1000.0)
+    (run,) = Eyes(table(tmp_path / "run.csv", 12), ways=asked).look()
+    assert run["units"][0]["fit"]["decision"]["budget"] == run["units"][0]["budget"] == 1000.0
 
 
 def test_half_a_line_is_not_a_point(tmp_path: Path) -> None:
@@ -215,13 +236,14 @@ def test_a_broken_table_keeps_its_points_and_recovers(tmp_path: Path) -> None:
     whole = path.read_text()
     path.write_text(whole + "nonsense\n")
     (broken,) = eyes.look()
-    assert "line 15" in broken["problem"]
-    assert (count(broken), broken["units"][0]["fit"]) == (12, None)
+    assert "line 15" in broken["warning"]
+    assert (count(broken), broken["problem"]) == (12, None)
+    assert broken["units"][0]["fit"]["points"] == 12
     assert eyes.follower.runs[0].decision is None
-    assert eyes.troubles == [(str(path), broken["problem"])]
+    assert eyes.troubles == [(str(path), broken["warning"])]
     path.write_text(whole + "260,0.7\n")
     (mended,) = eyes.look()
-    assert (mended["problem"], count(mended), mended["units"][0]["fit"]["points"]) == (None, 13, 13)
+    assert (mended["warning"], count(mended), mended["units"][0]["fit"]["points"]) == (None, 13, 13)
 
 
 @pytest.mark.parametrize("harm", ["truncated", "replaced", "vanished"])
@@ -237,11 +259,11 @@ def test_a_table_that_is_taken_away(tmp_path: Path, harm: str) -> None:
         (tmp_path / "new").write_bytes(b"\x00\x01\x02")
         (tmp_path / "new").replace(path)
     (run,) = eyes.look()
-    assert run["problem"]
+    assert run["warning"]
     assert count(run) == 12
     table(path, 8)
     (run,) = eyes.look()
-    assert (run["problem"], count(run)) == (None, 8)
+    assert (run["warning"], run["problem"], count(run)) == (None, None, 8)
 
 
 def test_a_target_that_is_not_there_yet(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ def study(folder: Path, cells: dict[str, dict[str, Any]], *, steps: int = 40, **
             "command": f"{sys.executable} -S {trainer} {{ceiling}} '{{mode}}' {{seed}} {{budget}} {{out}}",
             "log": "{out}/log.csv",
             "budget": float(steps),
+            "resumes": True,
         },
     }
     return study_from({**values, **others}, "stand_in")

@@ -189,6 +189,19 @@ def test_the_log_of_a_command(tmp_path: Path) -> None:
     assert (len(series), series.compute[-1], series.name) == (10, 10, "base, seed 0")
 
 
+@pytest.mark.parametrize("resumes", [True, False])
+def test_what_an_earlier_start_left(tmp_path: Path, resumes: bool) -> None:
+    appends = "import sys; open(sys.argv[1] + '/log.csv', 'a').write('step,acc\\n1,0.5\\n')"
+    trainer = CommandTrainer(
+        kind="command", command=f'{sys.executable} -S -c "{appends}" {{out}}', log="{out}/log.csv", resumes=resumes
+    )
+    job = Job("cell", 0, "0" * 64, {"parameters": {}})
+    for _ in range(3):
+        assert _code(CommandRunner(trainer).start(job, tmp_path, 1.0)) == 0
+    assert len((tmp_path / "run" / "log.csv").read_text().splitlines()) == (6 if resumes else 2)
+    assert (tmp_path / "run.before").exists() is not resumes
+
+
 def test_a_log_that_cannot_be_used(tmp_path: Path) -> None:
     runner, job = _command_job(tmp_path)
     folder = tmp_path / "run"

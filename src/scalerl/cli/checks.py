@@ -200,16 +200,22 @@ def plot_path(text: str | None, *, interactive: bool = True) -> Path | None:
     return output_path("--plot", text, FORMATS if interactive else STATIC)
 
 
-def output_path(option: str, text: str, formats: Sequence[str]) -> Path:
-    """A path that can be written: known format, not a folder, permission in the nearest folder that exists."""
+def output_path(option: str, text: str, formats: Sequence[str], inputs: Sequence[str] = ()) -> Path:
+    """A path that can be written: known format, not a folder, none of the inputs, permission in the nearest folder."""
     path = Path(text)
     if path.suffix.lower().removeprefix(".") not in formats:
         raise InputError(option, text, "a file name ending in " + ", ".join(f".{kind}" for kind in formats))
     try:
+        if any(_is_same(path, Path(name)) for name in inputs):
+            raise InputError(f"{option} is one of the files to read", text, "another file name")
         _check_place(option, path)
     except OSError as error:  # the name is too long, a folder cannot be entered, ...
         raise InputError(f"{option}: {error.strerror}", text, "a file name in a place that can be written") from error
     return path
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    return path.exists() and other.exists() and path.samefile(other)
 
 
 def _check_place(option: str, path: Path) -> None:

@@ -60,4 +60,5 @@ def compare(
         return Outcome(to_json(comparison_document(fits, comparison, documents)))
     from scalerl.report.terminal import render_comparison
 
-    return Outcome(text_of([render_comparison(comparison, fits), *picture_line(picture)]))
+    parts = [*sources.about(curves, ()), render_comparison(comparison, fits), *picture_line(picture)]
+    return Outcome(text_of(parts))

@@ -47,7 +47,7 @@ def read(
     """Read any trainer's log: list its metrics, or make a curve of it. The commands that fit take logs directly too."""
     log = checks.log_options(gpus, params, gpu_hours_per_step, restarts)
     reading = checks.reading(files, None, (x, y, n, by), duplicates, checks.bounds(bounds), log)
-    target = None if to is None else _target(to)
+    target = None if to is None or to == "-" else checks.output_path("--to", to, FORMATS, reading.files)
     if list_metrics:
         return _listed(reading.files, json=json)
     curves = sources.read(reading)
@@ -82,11 +82,6 @@ def _listing_document(listing: Listing) -> Row:
         for one in listing.survey.metrics.values()
     ]  # fmt: skip
     return {"name": listing.name, "kind": listing.kind, "metrics": metrics, "notes": listing.notes}
-
-
-def _target(text: str) -> Path | None:
-    """None for standard output."""
-    return None if text == "-" else checks.output_path("--to", text, FORMATS)
 
 
 def _each(curves: sources.Curves) -> Iterator[Series]:

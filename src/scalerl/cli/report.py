@@ -65,7 +65,7 @@ def report(
     asked_budget = None if budget is None else places.budget(budget)
     targets = tuple(checks.finite("--target", text, limits) for text in target or ())
     smallest_gain = None if delta is None else checks.positive("--delta", delta)
-    form, path = _place(kind, out)
+    form, path = _place(kind, out, files or ())
     given = {
         "--example": example, "--x": x, "--y": y, "--n": n, "--by": by, "--duplicates": duplicates, "--bounds": bounds,
         "--gpus": gpus, "--params": params, "--gpu-hours-per-step": gpu_hours_per_step, "--restarts": restarts,
@@ -111,7 +111,7 @@ def _asked(
     )  # fmt: skip
 
 
-def _place(kind: str | None, out: str | None) -> tuple[str, Path | None]:
+def _place(kind: str | None, out: str | None, inputs: Sequence[str]) -> tuple[str, Path | None]:
     """The format, and where the report goes; None is standard output."""
     suffix = "" if out is None else Path(out).suffix.lower().removeprefix(".")
     suffix = {"markdown": "md", "htm": "html"}.get(suffix, suffix)
@@ -121,7 +121,7 @@ def _place(kind: str | None, out: str | None) -> tuple[str, Path | None]:
     form = kind or suffix or "html"
     if out is None:
         return form, None if form in _TEXT else Path(f"report.{form}")
-    path = checks.output_path("-o", out, (suffix, Path(out).suffix.lower().removeprefix(".")))
+    path = checks.output_path("-o", out, (suffix, Path(out).suffix.lower().removeprefix(".")), inputs)
     if form in ("png", "svg", "pdf") and suffix != form:
         raise InputError("-o", out, f"a file name ending in .{form}, as --format says")
     return form, path

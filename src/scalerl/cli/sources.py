@@ -105,12 +105,19 @@ def about(curves: Curves, advice: Sequence[str]) -> list[RenderableType]:
     """What a reader of the human output should know about an example, or about how a log was read."""
     from rich.text import Text
 
-    lines = [f"{line}." for line in (*curves.notes(), *advice)]
+    lines = [_sentence(line) for line in advice]
     if curves.example is not None:
         lines = [f"{curves.description}.", f"Source: {curves.citation}.", *lines]
+    lines = [*(f"{line}." if len(curves.seeds) > 1 else _sentence(line) for line in curves.notes()), *lines]
     if not lines:
         return []
-    return [Text("\n".join(line[:1].upper() + line[1:] for line in lines) + "\n", style="dim")]
+    return [Text("\n".join(lines) + "\n", style="dim")]
+
+
+def _sentence(line: str) -> str:
+    """A line that begins with a curve's or a metric's name keeps it as it is written."""
+    first = line.split(" ", 1)[0]
+    return f"{line[:1].upper() + line[1:] if first.rstrip(':').isalpha() and first.islower() else line}."
 
 
 def fit_all(curves: Curves, fitting: Fitting) -> list[Fit]:

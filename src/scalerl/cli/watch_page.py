@@ -10,6 +10,7 @@ import secrets
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scalerl.cli import checks, options, places, sources
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from scalerl.report.followed import Ways
     from scalerl.series import Series
 
+LARGE_BYTES = 1 << 26
+"""A log beyond this is not read once more, only to check names."""
 SHORTEST_TOKEN = 8
 
 
@@ -84,12 +87,26 @@ def watch(
     followed = Targets(reading.files)
     board = _board(reading.files, command, fitting.level)
     ways = _ways(reading, fitting, asked, values, smallest_gain)
+    _refuse_unknown_names(reading, ways)
     with told(webhook) as news, _served(board, None if no_page else access, port_number, open_page=open_page):
         follower = Follower(followed, ways, board, every_s=every_s, changed=news.changed, troubled=news.troubled)
         watching = Watching(follower, until_decided, timeout_s)
         watching.run()
     text, code = watching.result()
     return Outcome(text, code=code)
+
+
+def _refuse_unknown_names(reading: Reading, ways: Ways) -> None:
+    """A column or metric that a target does not have is a mistake to mend now, not something to wait for."""
+    if reading.x is reading.y is reading.n is reading.by is None:
+        return
+    for name in reading.files:
+        if Path(name).is_file() and Path(name).stat().st_size < LARGE_BYTES:
+            try:
+                ways.read(name)
+            except InputError as error:
+                if error.what.startswith("unknown "):
+                    raise
 
 
 def _access(host: str, token: str | None) -> Access:

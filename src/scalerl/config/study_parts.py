@@ -172,6 +172,9 @@ class CommandTrainer(Frozen):
     """The log it leaves: a file or folder, with the same names filled in."""
     budget: Positive = 1.0
     """A free number, such as steps, for {budget}; a race asks for shares of it first."""
+    resumes: bool = False
+    """Whether the command goes on in an {out} that holds an earlier start of it. Without, {out} is always empty: what a
+    killed start left is moved to run.before, and each rung of a race trains from the beginning."""
     metric: str = ""
     """Metric of the value; empty: guessed from usual names."""
     x: str = ""

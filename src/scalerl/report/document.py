@@ -1,7 +1,8 @@
 """The report as one plain dictionary: results in, JSON values out. Page, watch server and `--format json` share it.
 
     {"schema", "title", "created", "version", "command", "level", "runs": [RUN, ...], "comparison": {key: {...}} | null}
-    RUN  = {"id", "name", "source", "state", "notes", "units": [UNIT, ...], "panels", "provenance", "problem"}
+    RUN  = {"id", "name", "source", "state", "notes", "units": [UNIT, ...], "panels", "provenance", "problem",
+            "warning"}
     UNIT = {"key", "name", "points", "start", "fit", "curve", "log_f", "budget", "history"}
 
 Who builds a `RunResult`: the report command, and the watch server each time a run has changed. This module asks the
@@ -76,6 +77,8 @@ class RunResult:
     provenance: Mapping[str, str] | None = None
     problem: str | None = None
     """Why there is no fit yet, in words."""
+    warning: str | None = None
+    """Why what is shown may be old, in words: the file cannot be read at the moment."""
 
 
 def unit_key(name: str) -> str:
@@ -124,6 +127,7 @@ def run_document(run: RunResult) -> Document:
         "panels": list(run.panels),
         "provenance": None if run.provenance is None else dict(run.provenance),
         "problem": run.problem,
+        "warning": run.warning,
     }
     cleaned: Document = plain(document)
     return cleaned

@@ -228,7 +228,7 @@ class Follower:
         first = key not in run.fits
         run.fit(key, self._ways)
         if first and key in run.fits and (key == run.default or run.fits[key].points <= SHORT):
-            self._past.append(Past.of(run, key))
+            self._past.append(Past.of(run, key, self._ways))
         self._board.put(run.document())
         if key == run.default:
             self._tell(run)

@@ -141,7 +141,7 @@ class Followed:
             self.fits.pop(key, None)
         else:
             self.fits[key] = made
-            self._remember(key, moment(made, self._budget(key, made, ways)))
+            self._remember(key, moment(made, self._budget(key, made, ways), doubling=self.asked(key, ways) is None))
         result = self._result(key, made, ways)
         self._documents[key] = plain(unit_document(result))
 
@@ -163,9 +163,10 @@ class Followed:
             self.id, self.name, self.path, (),
             state="unknown" if own is None else own.state,
             notes=(*notes, *(() if own is None else own.notes)),
+            warning=self.problem if self.fits else None,
             panels=() if own is None else own.panels,
             provenance=None if own is None else own.provenance,
-            problem=self.problem or self._no_fit,
+            problem=self._no_fit or (None if self.fits else self.problem),
         )  # fmt: skip
         hidden = {"fit": None, "curve": None, "log_f": None} if head.problem else {}
         return run_document(head) | {"units": [self._documents[key] | hidden for key in self._units]}
@@ -199,6 +200,16 @@ class Followed:
         self.budgets[key] = found
         return found
 
+    def asked(self, key: str, ways: Ways) -> float | None:
+        """The budget to decide about, if the user gave one that is still ahead; None: twice the compute there is.
+
+        The budget of the history stays where it is, and no gain is left when the curve comes near it. A decision about
+        that one would tell every run to stop.
+        """
+        given = ways.budget(_last(self._units[self.default or key])) is not None
+        found = self.budgets.get(key)
+        return found if given and found is not None and found > _last(self._units[key]) else None
+
     def _same_budget(self, key: str) -> float | None:
         """The default unit's budget in another unit, at the rate so far."""
         default = self.default or ""
@@ -214,7 +225,7 @@ class Followed:
         seeds = self._units[key]
         source: dict[str, Any] = source_document(one.source for one in seeds)
         return UnitResult(
-            key, self._name(key), seeds, made, budget=self.budgets.get(key),
+            key, self._name(key), seeds, made, budget=self.asked(key, ways),
             targets=ways.targets, delta=ways.delta, history=self.histories.get(key, ()), source=source,
         )  # fmt: skip
 
@@ -230,8 +241,8 @@ class Past:
     found: list[Moment] = field(default_factory=list)
 
     @classmethod
-    def of(cls, run: Followed, key: str) -> Self:
-        return cls(run, key, moments(run.fits[key], run.budgets[key]), run.era)
+    def of(cls, run: Followed, key: str, ways: Ways) -> Self:
+        return cls(run, key, moments(run.fits[key], run.budgets[key], doubling=run.asked(key, ways) is None), run.era)
 
     def one_more(self) -> Moment | None:
         """None: that was all. So it is when the run began anew, or an earlier part of it cannot be fitted."""

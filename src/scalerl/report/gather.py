@@ -113,9 +113,10 @@ def _budget(fit: Fit, own: OwnRun | None, asked: Asked) -> float:
 
 
 def _unit(fit: Fit, budget: float, asked: Asked, *, history: bool = False) -> UnitResult:
+    moved = tuple(moments(fit, budget)) if history else ()
     return UnitResult(
         key=unit_key(fit.compute_name), name=unit_name(fit.compute_name), series=fit.series, fit=fit, budget=budget,
-        targets=asked.targets, delta=asked.delta, history=tuple(moments(fit, budget)) if history else (),
+        targets=asked.targets, delta=asked.delta, history=moved,
         source=asked.source(fit.series),
     )  # fmt: skip
 

@@ -31,22 +31,27 @@ class Moment:
     action: str
 
 
-def moment(made: Fit, budget: float) -> Moment | None:
-    """What this fit says about the budget; None when the curve has passed it already."""
+def moment(made: Fit, budget: float, *, doubling: bool = False) -> Moment | None:
+    """What this fit says about the budget; None when the curve has passed it already.
+
+    The decision is about the budget too, or about doubling what there was then.
+    """
     if budget <= made.last_compute:
         return None
     (found,) = forecast(made, [budget])
-    return Moment(made.last_compute, budget, found.value, found.low, found.high, decide(made, budget).action)
+    return Moment(
+        made.last_compute, budget, found.value, found.low, found.high, decide(made, None if doubling else budget).action
+    )
 
 
-def moments(made: Fit, budget: float, most: int = MOST_MOMENTS) -> Iterator[Moment]:
+def moments(made: Fit, budget: float, most: int = MOST_MOMENTS, *, doubling: bool = False) -> Iterator[Moment]:
     """The forecasts of `budget` after earlier points, the present one last; at most `most`, spread over the points."""
     if made.method == "paper":  # a grid search for each would take minutes
         return
     computes = np.unique(np.concatenate([series.compute for series in made.fitted]))[MIN_POINTS - 1 :]
     for compute in computes[evenly(computes.size, most)].tolist():
         then = made if compute == made.last_compute else _refit_until(made, compute)
-        found = None if then is None else moment(then, budget)
+        found = None if then is None else moment(then, budget, doubling=doubling)
         if found is not None:
             yield found
 

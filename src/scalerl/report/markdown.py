@@ -122,9 +122,9 @@ def _decision(fit: Document, unit: str) -> list[str]:
 
 
 def _parameters(fit: Document) -> list[str]:
-    rows = (
-        [name, *_split(found, compute=name in ("midpoint", "scale"))] for name, found in fit["parameters"].items()
-    )  # fmt: skip
+    rows = [[name, *_split(found, compute=name in ("midpoint", "scale"))] for name, found in fit["parameters"].items()]
+    if not fit["identified"]:  # a number would be quoted; the interval is what is known
+        rows = [[name, "not identified yet" if name == "ceiling" else value, ends] for name, value, ends in rows]
     quality = "" if fit["r_squared"] is None else f", R² {fit['r_squared']:.3f}"
     about = f"{fit['law']} law on {fit['points']:,} points{quality}"
     return ["### Parameters", "", f"{about}.", "", *table(("Parameter", "Value", "Interval"), rows)]

@@ -2,14 +2,15 @@
 
 Opened by `runner.open_runner`. The command is split like a shell would split it and then filled in, part by part, so
 that no value can become two arguments; no shell is involved. {out} is a folder of the job's own; {seed}, {budget} and
-{share} come from the study, all other names are the parameters of base and cell. What the command trains, and how it
-goes on in an {out} that is not empty, is its own business.
+{share} come from the study, all other names are the parameters of base and cell. A command that says it resumes finds
+its {out} as it left it; for any other, what an earlier start left is moved aside.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -41,6 +42,8 @@ class CommandRunner:
             raise InputError("runner.command", self._trainer.command, "a command with {seed}: there are several")
 
     def start(self, job: Job, place: Path, share: float) -> Child:
+        if not self._trainer.resumes:
+            _set_aside(place / RUN)
         (place / RUN).mkdir(exist_ok=True)
         values = self._values(job, place, share)
         command = [fill(part, values) for part in shlex.split(self._trainer.command)]
@@ -62,6 +65,15 @@ class CommandRunner:
     def _values(self, job: Job, place: Path, share: float) -> dict[str, Any]:
         given = (job.seed, str((place / RUN).absolute()), self._trainer.budget_at(share), share)
         return {**_parameters(job), **dict(zip(GIVEN, given, strict=True))}
+
+
+def _set_aside(run: Path) -> None:
+    """Keep what an earlier start left, of several the last."""
+    if run.is_dir() and any(run.iterdir()):
+        before = run.with_name(f"{run.name}.before")
+        if before.exists():
+            shutil.rmtree(before)
+        run.rename(before)
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:

@@ -142,6 +142,14 @@ def test_two_logs_in_a_folder_are_listed(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_folders_of_runs_one_level_down_are_listed(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        trainer_state(tmp_path / name / "trainer_state.json")
+    with pytest.raises(InputError, match=r"2 runs in this folder; allowed: one of .*a, .*b"):
+        read_table(tmp_path)
+
+
 def test_event_files_without_a_scalar_do_not_count(tmp_path: Path) -> None:
     """The Hugging Face Trainer puts its hyperparameters into a folder of their own."""
     from torch.utils.tensorboard import SummaryWriter

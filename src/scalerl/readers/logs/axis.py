@@ -124,7 +124,10 @@ def _asked(found: Survey, names: list[str], x: str, devices: Devices, where: str
         raise InputError(f"--x together with {option}", x, "one of them: both say what the compute is", where)
     if x not in names and x.lower() in _STEPS:
         return _steps(found)
-    if x not in names and x.lower() == "tokens" and (axis := _tokens(found, names)) is not None:
+    if x not in names and x.lower() == "tokens":
+        axis = _tokens(found, names)
+        if axis is None:
+            raise InputError("--x tokens: no metric of this log looks like tokens", allowed="another --x", where=where)
         return axis
     if x not in names and x.lower() in _HOURS:
         return _scaled(_seconds(found, names, where), "hours", 1 / 3600, "/ 3600")

@@ -33,6 +33,7 @@ from scalerl.readers.logs.wandb_export import (
 )
 from scalerl.readers.logs.wandb_offline import WandbLog, find_wandb_logs, is_transaction_log
 from scalerl.readers.logs.wandb_online import WandbOnlineLog, is_wandb_address
+from scalerl.readers.run_directory import is_run_directory
 from scalerl.readers.source import open_source
 
 MOST_LISTED = 12
@@ -139,6 +140,10 @@ def _in_folder(folder: Path, label: str) -> Log:
     if len(found) > 1:  # some may hold no metric at all, such as the Trainer's hyperparameters
         found = {place: log for place, log in found.items() if next(log.records(Tally()), None) is not None} or found
     if not found:
+        below = [str(place) for place in sorted(folder.iterdir()) if is_folder(place) and _is_run(place)]
+        if below:
+            listed = ", ".join(below[:MOST_LISTED]) + (", ..." if len(below) > MOST_LISTED else "")
+            raise InputError(f"{len(below)} runs in this folder", allowed=f"one of {listed}", where=label)
         allowed = "a run directory, or a folder with a log of TensorBoard, W&B, MLflow or the Hugging Face Trainer"
         raise InputError("no log in this folder", allowed=allowed, where=label)
     if len(found) > 1:
@@ -146,6 +151,11 @@ def _in_folder(folder: Path, label: str) -> Log:
         more = f", and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
         raise InputError(f"{len(found)} logs in this folder", allowed=f"one of {places}{more}", where=label)
     return next(iter(found.values()))
+
+
+def _is_run(folder: Path) -> bool:
+    """One of our run directories, or the output of the Hugging Face Trainer, which are not looked for in depth."""
+    return is_run_directory(folder) or bool(find_trainer_states(folder))
 
 
 def _by_layout(folder: Path) -> dict[str, Log]:

@@ -23,8 +23,14 @@ const Sections = (() => {
   function answer() {
     const ready = Model.fitted();
     const view = ready[0];
-    if (Model.alone()) fill("answer", view ? oneAnswer(view) : waiting(Model.views()[0]));
-    else fill("answer", manyAnswer(ready));
+    const parts = Model.alone() ? (view ? oneAnswer(view) : waiting(Model.views()[0])) : manyAnswer(ready);
+    fill("answer", [...parts, ...warnings()]);
+  }
+
+  // Runs that cannot be read at the moment: what is shown of them is what was read before.
+  function warnings() {
+    return Model.views().filter((view) => view.run.warning).map((view) =>
+      el("p", { class: "why" }, `${Model.alone() ? "" : `${view.name}: `}${view.run.warning}.`));
   }
 
   function waiting(view) {
@@ -70,11 +76,15 @@ const Sections = (() => {
   // Only ceilings that are identified can be ranked.
   function rankingWords(compared) {
     const known = compared.filter((view) => view.fit?.identified);
-    if (!known.length) return [`No ceiling of the ${compared.length} runs is identified yet: there is no ranking.`];
     const rest = compared.length - known.length;
-    const left = rest ? ` The ceiling${rest === 1 ? " of one run is" : `s of ${rest} runs are`} not identified yet.` : "";
-    if (known.length === 1) return [strong(known[0].name), " has the only identified ceiling: ", ...inline(known[0].fit.ceiling), `.${left}`];
-    return [strong(known[0].name), ` ranks first of ${known.length}: ceiling `, ...inline(known[0].fit.ceiling), `.${left}`];
+    if (!rest) return [strong(known[0].name), ` ranks first of ${known.length}: ceiling `, ...inline(known[0].fit.ceiling), "."];
+    const left = ` The ceiling${rest === 1 ? " of one run is" : `s of ${rest} runs are`} not identified yet: there is no ranking by ceiling.`;
+    const { first } = Model.range();
+    const ahead = compared.filter((view) => view.fit).map((view) => [view, Model.forecastAt(view, first)])
+      .filter(([, found]) => !found.passed && found.value !== null).sort(([, a], [, b]) => b.value - a.value)[0];
+    if (!ahead) return [left.trim()];
+    const [view, found] = ahead;
+    return [strong(view.name), ` is expected to be ahead at ${Numbers.amount(first)} ${view.unit.name}: `, ...inline(found), `.${left}`];
   }
 
   function verdictWords(comparison) {
