@@ -106,8 +106,9 @@ def ratio(log_difference: Estimate) -> Estimate:
 def _common(one: Pair) -> str:
     if one.common_ceiling is None or one.exponents_at_common_ceiling is None:
         return ""
-    reference, challenger = one.exponents_at_common_ceiling
-    return f" (at ceiling {numbers.number(one.common_ceiling)}: exponents {challenger:.2f} against {reference:.2f})"
+    named = zip((one.reference, one.challenger), one.exponents_at_common_ceiling, strict=True)
+    exponents = ", ".join(f"{numbers.name(name)} {exponent:.3f}" for name, exponent in named)
+    return f" (exponents at ceiling {numbers.number(one.common_ceiling)}: {exponents})"
 
 
 def _overtaking(at: Estimate) -> str:
