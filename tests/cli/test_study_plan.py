@@ -53,7 +53,7 @@ def finish(folder: StudyFolder, names: list[str], wall_s: float) -> None:
 
 
 def test_what_a_person_sees(run: Run, mini: Path, tmp_path: Path) -> None:
-    ran = run("study", "plan", mini)
+    ran = run("study", "plan", mini, "--budget", "400 steps")
     assert ran.code == 0, ran.err
     lines = ran.out.splitlines()
     assert lines[0] == "Study mini: Is it faster?"
@@ -98,7 +98,7 @@ def test_compute_is_that_of_the_runs(run: Run, mini: Path) -> None:
 
 def test_a_budget_in_tokens_is_about_as_many_steps(run: Run, mini: Path) -> None:
     steps = run("study", "plan", mini, "--json", "--budget", "10 steps").document["cells"][0]
-    tokens = 10 * (16 * 12 + 256 * 41 + 256 * 53)
+    tokens = 10 * (16 * 14 + 256 * 42 + 256 * 56)
     same = run("study", "plan", mini, "--json", "--budget", f"{tokens} tokens").document["cells"][0]
     assert same["flops"] == pytest.approx(steps["flops"])
 

@@ -212,3 +212,10 @@ def test_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SCALERL_CACHE", str(tmp_path / "own"))
     assert default_cache() == tmp_path / "own"
     assert load_policy(small()).folder.parent == tmp_path / "own"
+
+
+def test_a_shared_warm_start_is_that_of_seed_0(tmp_path: Path) -> None:
+    own = load_policy(small(warm=True), tmp_path).folder
+    shared = [load_policy(small(f"seed={seed}", "scale.warm_start.shared=true", warm=True), tmp_path).folder
+              for seed in (0, 1)]  # fmt: skip
+    assert shared == [own, own]

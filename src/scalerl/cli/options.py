@@ -244,7 +244,7 @@ Scale = Annotated[
     str | None,
     typer.Option(
         "--scale", metavar="NAME", rich_help_panel=WHAT,
-        help="Sizes, task and machine: laptop, paper_8b, or a .toml file. Default: laptop.",
+        help="Sizes, task and machine: laptop, study, paper_8b, or a .toml file. Default: laptop.",
     ),
 ]  # fmt: skip
 ConfigFile = Annotated[

@@ -48,6 +48,13 @@ RetryFailed = Annotated[
     bool,
     typer.Option("--retry-failed", metavar="", rich_help_panel=options.WHAT, help="Try failed jobs once more."),
 ]
+Reuse = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reuse", metavar="DIR", rich_help_panel=options.WHERE,
+        help="The folder of another study: what it has finished and this one would run too is copied; repeatable.",
+    ),
+]  # fmt: skip
 NewSeeds = Annotated[
     str | None,
     typer.Option("--seeds", metavar="N,...", rich_help_panel=options.WHAT, help="Which. Default: the next number."),
@@ -62,19 +69,22 @@ def run(
     budget: study_options.StudyBudget = None,
     prune: Prune = False,
     retry_failed: RetryFailed = False,
+    reuse: Reuse = None,
     workers: NumWorkers = None,
     live: options.LiveView = None,
     json: options.Json = False,
 ) -> Outcome:
     """Run a study, or go on with it: finished jobs are never run again, a failed one does not stop the others."""
     from scalerl.study.execute import Asked
+    from scalerl.study.folder import StudyFolder
 
     if workers is not None and workers < 1:
         raise InputError("--workers", workers, "at least 1")
+    others = [StudyFolder.open(path) for path in reuse or ()]
     folder = _folder(study, out, seeds, sets, budget)
     _check_trainer(folder.config)
     num_workers = workers or _default_workers(folder.config)
-    return _run(folder, Asked(num_workers, prune, retry_failed), live, json)
+    return _run(folder, Asked(num_workers, prune, retry_failed, tuple(others)), live, json)
 
 
 def add_seed(folder: StudyPath, seeds: NewSeeds = None) -> Outcome:

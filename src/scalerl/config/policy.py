@@ -93,6 +93,8 @@ class SftWarmStart(Frozen):
     """AdamW's learning rate."""
     wrong_steps: Fraction
     """Share of the steps in the traces that are wrong on purpose: it sets the pass rate at step 0."""
+    shared: bool = False
+    """One policy for all seeds, that of seed 0, as runs from one base model have it; false: each seed makes its own."""
 
 
 class NoWarmStart(Frozen):

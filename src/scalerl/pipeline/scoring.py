@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 from scalerl.errors import InputError
 from scalerl.pipeline.flat import flat_logits
 from scalerl.pipeline.microbatches import MicroBatch
+from scalerl.pipeline.products import fast_products
 from scalerl.recipe import head_precision, logprobs_and_entropy
 
 
@@ -43,6 +44,7 @@ def score(model: PreTrainedModel, micro: MicroBatch, scoring: Scoring) -> tuple[
         head_precision(model, fp32=scoring.fp32_head),
         _only_at(model, micro.source_n),
         torch.autocast(device, torch.bfloat16, enabled=scoring.mixed_precision),
+        fast_products(model),
     ):
         logits_nv = model(input_ids=micro.input_rs, use_cache=False).logits
     return logprobs_and_entropy(logits_nv, micro.token_n, scoring.temperature)

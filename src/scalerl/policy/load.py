@@ -97,7 +97,7 @@ def _tiny(
         batch=warm.batch,
         learning_rate=warm.learning_rate,
         wrong_steps=warm.wrong_steps,
-        seed=run.seed,
+        seed=0 if warm.shared else run.seed,
     )
     return warm_start(settings, cache, progress)
 

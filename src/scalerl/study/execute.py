@@ -15,6 +15,7 @@ from scalerl.study import rungs
 from scalerl.study.folder import StudyFolder
 from scalerl.study.jobs import Job, Outcome
 from scalerl.study.reached import read_reached
+from scalerl.study.reuse import reuse
 from scalerl.study.runner import Runner
 from scalerl.study.workers import Watch, Workers
 
@@ -30,12 +31,16 @@ class Asked:
     """Race the cells: see `race`."""
     retry_failed: bool = False
     """Jobs that have failed are tried once more."""
+    reuse: tuple[StudyFolder, ...] = ()
+    """Other studies, whose finished jobs are taken over where this one would run the same."""
 
 
 def execute(folder: StudyFolder, runner: Runner, asked: Asked, watch: Watch) -> bool:
     """Run what has not run yet; False when the user stopped it. The caller holds the folder (`StudyFolder.hold`)."""
     jobs = rungs.every_job(folder)
     runner.check(jobs, asked.prune)
+    for line in reuse(folder, asked.reuse):
+        watch.said(line)
     workers = Workers(folder, runner, asked.num_workers, watch)
     workers.free(jobs)
     if asked.retry_failed:

@@ -117,7 +117,7 @@ class StudyFolder:
         file = self.job_path(job) / JOB
         if not file.exists():
             _make(file.parent)
-            replace_file(file, _text(asdict(job)))
+            replace_file(file, job_text(job))
 
     def started(self, job: Job) -> bool:
         """Whether the job ever began."""
@@ -180,6 +180,11 @@ class StudyFolder:
         }
         replace_file(folder / STUDY, _text(saved))
         return cls(folder, whole, added)
+
+
+def job_text(job: Job) -> str:
+    """The content of job.json."""
+    return _text(asdict(job))
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from transformers import DynamicCache, PreTrainedModel
 from scalerl.errors import InputError
 from scalerl.pipeline.engines.cache import Prompts, SlotCache
 from scalerl.pipeline.engines.fused import FusedForward, is_llama_like
+from scalerl.pipeline.products import fast_products
 from scalerl.pipeline.types import EngineSettings
 from scalerl.recipe.precision import fp32_logits, frozen_fp32_head, linear_head
 
@@ -77,7 +78,8 @@ class Forward:
             return Prompts(*self._fused.prefill(token_gp, last_g))
         cache = DynamicCache()
         ends, end_g = last_g.unique(return_inverse=True)
-        output = self.model(input_ids=token_gp, past_key_values=cache, use_cache=True, logits_to_keep=ends)
+        with fast_products(self.model):
+            output = self.model(input_ids=token_gp, past_key_values=cache, use_cache=True, logits_to_keep=ends)
         keys, values = zip(*((key_ghpd, value_ghpd) for key_ghpd, value_ghpd, _ in cache), strict=True)
         return Prompts(keys, values, output.logits[torch.arange(len(prompts)), end_g])
 
@@ -89,13 +91,14 @@ class Forward:
         self.cache.aim(position, longest)
         if self._fused is not None:
             return self._fused.decode(token, position, mask_nt, self.cache)
-        output = self.model(
-            input_ids=token.unsqueeze(1),
-            position_ids=position.unsqueeze(1),
-            attention_mask=mask_nt[:, None, None, :],
-            past_key_values=self.cache,
-            use_cache=True,
-        )
+        with fast_products(self.model):
+            output = self.model(
+                input_ids=token.unsqueeze(1),
+                position_ids=position.unsqueeze(1),
+                attention_mask=mask_nt[:, None, None, :],
+                past_key_values=self.cache,
+                use_cache=True,
+            )
         logits_nv: Tensor = output.logits[:, -1]
         return logits_nv
 
