@@ -10,7 +10,7 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv chromium check format test demo bench screenshots clean
+.PHONY: help venv chromium check format test demo study bench screenshots clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1	\2/'
@@ -49,6 +49,10 @@ demo: venv ## forecast the paper's 8B curve; then train at laptop scale, and for
 	@rm -rf demo/run
 	SCALERL_CACHE=demo/cache $(BIN)/scalerl train --recipe scalerl --scale laptop --out demo/run
 	$(BIN)/scalerl fit demo/run --until 50% --budget end --plot demo/forecast.png
+
+study: venv ## a short leave-one-out study (two seeds, under half of the budget) and its report; docs/study_results.md has the full one
+	SCALERL_CACHE=studies/cache $(BIN)/scalerl study run leave_one_out --seeds 0,1 --budget '8e11 flops' --out studies/short
+	$(BIN)/scalerl study report studies/short
 
 bench: venv ## figures beside their limits; CURVES=file.csv adds the real curves; see benchmarks/README.md for the rest
 	$(BIN)/python benchmarks/fit_speed.py
