@@ -23,7 +23,18 @@ from typing import Any
 
 import numpy as np
 
-from calibration_cases import ALL_METHODS, HORIZONS, LEVEL, QUICK_RIVALS, Row, ends, rolling, simulated
+from calibration_cases import (
+    ALL_METHODS,
+    HORIZONS,
+    LEVEL,
+    QUICK_RIVALS,
+    STARTS,
+    Row,
+    ends,
+    ends_again,
+    rolling,
+    simulated,
+)
 from calibration_figure import draw
 from real_curves import load_real
 from simulate import SCENARIOS
@@ -85,6 +96,9 @@ def tables_real(rows: Sequence[Row]) -> Tables:
         tables |= by_method(part, table, "all")
         for project in sorted({row["project"] for row in part}):
             tables |= by_method(pick(part, project=project), table, project)
+        for start in STARTS:
+            again = pick(rows, what="end again", share=share, start=start)
+            tables |= by_method(again, table, f"all, start {start} of the draws", ("scalerl",))
     for horizon in (1.5, 2.0, 4.0):
         table = f"real, {horizon:g}x the compute from 20, 25, 35, 50 %"
         tables |= by_method(pick(rows, what="rolling", horizon=horizon), table, "all", ("scalerl", *QUICK_RIVALS))
@@ -110,24 +124,33 @@ def decisions(rows: Sequence[Row]) -> dict[str, float] | None:
 
 def limits(tables: Tables) -> Iterator[tuple[str, float, str, bool]]:
     """(what, figure, limit, held)."""
-    low, high = COVERAGE
     covered = [
         (f"simulated, value at {horizon:g}x", f"{name} | scalerl")
         for horizon in (2.0, 4.0)
         for name in ("well specified", "all that rise")
     ]
     covered.append(("simulated, ceiling where claimed identified", "all | scalerl"))
-    covered += [(f"real, end from the first {share:.0%}", "all | scalerl") for share in M5]
     for table, name in covered:
-        if (table, name) in tables:
-            figure = tables[table, name]["coverage"]
-            yield f"{table}, {name.split(' | ')[0]}: coverage", figure, f"{low} to {high}", low <= figure <= high
+        yield _covers(f"{table}, {name.split(' | ')[0]}: coverage", [tables[table, name]])
     for share, rival in M5.items():
-        ours = tables.get((f"real, end from the first {share:.0%}", "all | scalerl"))
-        if ours is not None:
+        ours = [
+            figures
+            for (table, name), figures in tables.items()
+            if table == f"real, end from the first {share:.0%}" and name.startswith("all") and name.endswith("scalerl")
+        ]
+        if ours:
+            what = f"real, first {share:.0%}, worst of {len(ours)} starts of the draws"
+            yield _covers(f"{what}: coverage", ours)
             for name in ("crps", "interval_score"):
-                best = rival[name]
-                yield f"real, first {share:.0%}: {name}", ours[name], f"at most {best} (M5)", ours[name] <= best
+                worst = max(figures[name] for figures in ours)
+                yield f"{what}: {name}", worst, f"at most {rival[name]} (M5)", worst <= rival[name]
+
+
+def _covers(what: str, rows: Sequence[dict[str, float]]) -> tuple[str, float, str, bool]:
+    """The coverage that is furthest from its range's middle."""
+    low, high = COVERAGE
+    figure = max((row["coverage"] for row in rows), key=lambda coverage: abs(coverage - (low + high) / 2))
+    return what, figure, f"{low} to {high}", low <= figure <= high
 
 
 def show(tables: Tables) -> None:
@@ -149,7 +172,7 @@ def main() -> int:
     rows = list(simulated(options.cases, options.seed))
     if options.curves:
         curves = load_real(options.curves)
-        rows += [*ends(curves), *rolling(curves)]
+        rows += [*ends(curves), *ends_again(curves), *rolling(curves)]
     tables = tables_simulated(rows) | tables_real(rows)
     show(tables)
     skill = decisions(rows)

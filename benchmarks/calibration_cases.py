@@ -12,14 +12,19 @@ import numpy as np
 
 from real_curves import rolling_splits
 from scalerl import Series, decide, fit
+from scalerl.curves import infer as engine
 from scalerl.curves.backtest import METHODS, backtest, crps, interval_score
 from scalerl.curves.forecast import value_draws
+from scalerl.curves.results import Score
 from simulate import SCENARIOS, simulate
 
 LEVEL = 0.8
 HORIZONS = (2.0, 4.0, 10.0)
 ALL_METHODS = tuple(METHODS)
 QUICK_RIVALS = ("last_value", "curve_fit")
+SHARES = (0.3, 0.5)
+STARTS = (1, 2, 3, 4, 5)
+"""Of the sequences behind the draws, beside the one in use: what differs between them is luck."""
 
 Row = dict[str, Any]
 Curves = dict[tuple[str, str], Series]
@@ -46,14 +51,29 @@ def simulated(cases: int, seed: int) -> Iterator[Row]:
 def ends(curves: Curves) -> Iterator[Row]:
     """The end of each real curve from its first 30 and 50 %, by every method."""
     for (project, name), series in curves.items():
-        for score in backtest([series], shares=(0.3, 0.5), level=LEVEL).scores:
-            assert score.low is not None
-            assert score.high is not None
-            yield {
-                "what": "end", "project": project, "curve": name, "method": score.method, "share": score.share,
-                "error": score.error, "inside": score.inside, "width": score.high - score.low,
-                "crps": score.crps, "interval_score": score.interval_score,
-            }  # fmt: skip
+        for score in backtest([series], shares=SHARES, level=LEVEL).scores:
+            yield _row(score, project) | {"what": "end", "curve": name}
+
+
+def ends_again(curves: Curves) -> Iterator[Row]:
+    """The same by scalerl alone, with other starts of its draws."""
+    used = engine.SEED
+    for start in STARTS:
+        engine.SEED = start
+        for (project, name), series in curves.items():
+            for score in backtest([series], shares=SHARES, level=LEVEL, methods=("scalerl",)).scores:
+                yield _row(score, project) | {"what": "end again", "curve": name, "start": start}
+    engine.SEED = used
+
+
+def _row(score: Score, project: str) -> Row:
+    assert score.low is not None
+    assert score.high is not None
+    return {
+        "project": project, "method": score.method, "share": score.share, "error": score.error,
+        "inside": score.inside, "width": score.high - score.low, "crps": score.crps,
+        "interval_score": score.interval_score,
+    }  # fmt: skip
 
 
 def rolling(curves: Curves) -> Iterator[Row]:

@@ -2,13 +2,13 @@
 
     python benchmarks/tune.py --curves rl_curves.csv --table tune_table.jsonl
 
-1. The candidates: neutral round figures, and a seeded quasi-random set in a box around them (`FIGURES`). None of them
-   was fitted to a curve. Each is scored once, on every real curve of 11 or more evaluations and on
-   the same simulated runs. The scores are kept in --table line by line: an interrupted run goes on where it stopped.
+1. The candidates: neutral round figures, and a grid over the two that say how far away a far ceiling is (`FIGURES`);
+   all else stays neutral. Each is scored once, on the end of every real curve from three shares of it, and on the same
+   simulated runs. The scores are kept in --table line by line: an interrupted run goes on where it stopped.
 2. A rule (tune_rules.py) turns the scores on some projects and on the simulated runs into one set of figures.
 3. For every project the rule is applied to the OTHER projects, and its choice is scored on the one left out. Pooled,
    every curve is then scored by a prior that was chosen without its project. The shipped prior is what the same rule
-   chooses with all projects in view, to four decimals: rounding further would be a choice of its own.
+   chose with all projects in view (src/scalerl/curves/prior.py).
 
 benchmarks/results/tune.json keeps, for each rule, the figures it chooses and the scores, per project and pooled.
 """
@@ -22,52 +22,46 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import argparse
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import qmc
 
-from real_curves import MIN_EVALUATIONS, load_real
-from scalerl import InputError, Series
+from real_curves import load_real
+from scalerl import Series
 from scalerl.curves.backtest import crps, interval_score, split
 from scalerl.curves.infer import infer
 from scalerl.curves.prior import DEFAULT_PRIOR, Prior
 from scalerl.curves.scale import Scale
 from simulate import SCENARIOS, Case, simulate
-from tune_rules import RULES, SHIPPED, Candidate, Forecast, left_out_figures, pooled
+from tune_rules import JUDGED, RULES, SHIPPED, Candidate, Forecast, left_out_figures, pooled
 
 RESULTS = Path(__file__).parent / "results" / "tune.json"
 UNIT = Scale(0.0, 1.0, (True, True))
 LEVEL = 0.8
-SHARES = (0.3, 0.5)
-LEAST = 11
-"""Evaluations of a curve that may choose; the ones that judge have MIN_EVALUATIONS or more."""
+SHARES = (0.3, 0.4, 0.5)
+"""Of the points, from which the end is forecast: all of them choose, `tune_rules.JUDGED` judge."""
 SIMULATED_SEED = 31
 IDENTIFIED = (3.0, 0.15)
 """As in `scalerl.curves.diagnose`: midpoints seen, and the widest interval of a ceiling that is quoted."""
 
-FIGURES = {
-    "log_exponent": (-0.1, 0.2, 0.5), "log_exponent_sd": (0.4, 0.6, 0.9), "log_midpoint": (-1.0, 0.0, 0.5),
-    "log_midpoint_sd": (1.0, 1.5, 2.0), "near_weight": (0.15, 0.4, 0.65), "near_mean": (0.02, 0.1, 0.3),
-    "near_sd": (0.04, 0.1, 0.2), "climbing": (0.2, 0.5, 0.9), "far_mean": (0.1, 0.2, 0.4),
-    "far_sd": (0.2, 0.3, 0.4), "floor_sd": (0.01, 0.02, 0.03), "drift": (0.4, 1.0, 1.6),
-    "drift_base": (0.005, 0.02, 0.035), "wobble": (0.5, 1.0, 1.5), "flat": (0.02, 0.2, 0.3),
-    "decay": (0.0, 0.02, 0.08),
-}  # fmt: skip
-"""Lowest, neutral and highest value. Neutral: the figures of M5 (LOG.md) where it has them, else round numbers."""
+FIGURES = {"far_mean": (0.15, 0.2, 0.25, 0.3), "far_sd": (0.1, 0.15, 0.2, 0.25, 0.3)}
+"""The ceiling that may be anywhere: its gap as a share of the room above the present value, and the sd of that."""
+NEUTRAL = Prior(
+    log_exponent=(0.2, 0.6), log_midpoint=(0.0, 1.5), near=(0.4, 0.1, 0.1), climbing=0.5, far=(0.2, 0.3),
+    floor_sd=0.02, drift=(0.05, 0.2, 0.5), drift_base=0.02, wobble=(0.004, 0.01, 0.025), flat=0.2, decay=0.02,
+)  # fmt: skip
+"""The figures of M5 (LOG.md) where it has them, else round numbers."""
 
 Point = tuple[float, ...]
 """One value for each of `FIGURES`."""
-NEUTRAL: Point = tuple(middle for _, middle, _ in FIGURES.values())
 
 
-def candidates(num: int, seed: int = 0) -> list[Point]:
-    """The neutral figures and `num` quasi-random ones in the box."""
-    low, _, high = np.array(list(FIGURES.values())).T
-    points = low + (high - low) * qmc.Sobol(len(FIGURES), seed=seed).random(num)
-    return [NEUTRAL, *(rounded(point) for point in points.tolist())]
+def candidates() -> list[Point]:
+    """The neutral figures, and every pair of the grid."""
+    return [NEUTRAL.far, *(pair for pair in product(*FIGURES.values()) if pair != NEUTRAL.far)]
 
 
 def rounded(point: Any) -> Point:
@@ -75,15 +69,8 @@ def rounded(point: Any) -> Point:
 
 
 def prior_of(point: Point) -> Prior:
-    p = dict(zip(FIGURES, point, strict=True))
-    return Prior(
-        log_exponent=(p["log_exponent"], p["log_exponent_sd"]), log_midpoint=(p["log_midpoint"], p["log_midpoint_sd"]),
-        near=(p["near_weight"], p["near_mean"], p["near_sd"]), climbing=p["climbing"],
-        far=(p["far_mean"], p["far_sd"]), floor_sd=p["floor_sd"],
-        drift=tuple(round(p["drift"] * d, 4) for d in (0.05, 0.2, 0.5)), drift_base=p["drift_base"],
-        wobble=tuple(round(p["wobble"] * w, 5) for w in (0.004, 0.01, 0.025)), flat=p["flat"], decay=p["decay"],
-        decay_size=0.1, log_white=(-0.7, 0.6),
-    )  # fmt: skip
+    mean, sd = point
+    return replace(NEUTRAL, far=(mean, sd))
 
 
 class Table:
@@ -115,25 +102,18 @@ class Table:
         return Candidate(np.array(point), self.forecasts, np.array(kept["real"], dtype=float), kept["simulated"])
 
     def left_out(self, point: Point, project: str) -> Candidate:
-        """The scores of a choice on the curves of one project that judge, and on nothing else."""
+        """The scores of a choice on one project at the shares that judge, and on nothing else."""
         real = np.full((len(self.splits), 3), np.nan)
         for row, (forecast, part) in enumerate(zip(self.forecasts, self.splits, strict=True)):
-            if forecast.judges and forecast.project == project:
+            if forecast.share in JUDGED and forecast.project == project:
                 real[row] = judge(prior_of(point), *part)
         return Candidate(np.array(point), self.forecasts, real, {})
 
 
 def _forecasts(curves: dict[tuple[str, str], Series]) -> tuple[list[Forecast], list[tuple[Series, float, float]]]:
-    """Every forecast that can be judged: (project, share, long enough to judge), and (points seen, where, actual)."""
-    labels, parts = [], []
-    for (project, _), series in curves.items():
-        for share in SHARES:
-            try:
-                parts.append(split(series, share))
-            except InputError:  # too short at this share
-                continue
-            labels.append(Forecast(project, share, len(series) >= MIN_EVALUATIONS))
-    return labels, parts
+    """Every forecast: (project, share), and (points seen, where, actual)."""
+    labels = [Forecast(project, share) for project, _ in curves for share in SHARES]
+    return labels, [split(series, share) for series in curves.values() for share in SHARES]
 
 
 def judge(prior: Prior, seen: Series, at: float, actual: float) -> tuple[float, float, float]:
@@ -193,17 +173,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--curves", type=Path, required=True, help="CSV: dataset, curve, metric, step, y, n_eval")
     parser.add_argument("--table", type=Path, required=True, help="where the scores are kept; made if missing")
-    parser.add_argument("--candidates", type=int, default=128, help="a power of 2")
-    parser.add_argument("--cases", type=int, default=30, help="simulated runs of each scenario")
+    parser.add_argument("--cases", type=int, default=10, help="simulated runs of each scenario")
     options = parser.parse_args()
     rng = np.random.default_rng(SIMULATED_SEED)
     cases = [simulate(scenario, rng) for scenario in SCENARIOS for _ in range(options.cases)]
-    table = Table(options.table, load_real(options.curves, LEAST), cases)
-    tried = []
-    for number, point in enumerate(candidates(options.candidates)):
-        tried.append(table.candidate(point))
-        if number % 10 == 0:
-            print(f"{number} of {options.candidates}", flush=True)
+    table = Table(options.table, load_real(options.curves), cases)
+    tried = [table.candidate(point) for point in candidates()]
     results: dict[str, Any] = {"candidates": len(tried), "cases": options.cases, "rules": {}}
     for rule in RULES:
         found = judged(rule, table, tried)

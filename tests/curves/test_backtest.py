@@ -40,15 +40,15 @@ def test_interval_score_by_hand(actual: float, expected: float) -> None:
     assert interval_score(0.4, 0.6, actual, 0.8) == pytest.approx(expected)
 
 
-def test_the_split_counts_step_0_as_an_evaluation() -> None:
-    series = Series.of(np.arange(0.0, 20.0), np.linspace(0.1, 0.8, 20))
+def test_the_split_takes_a_share_of_the_points_beside_step_0() -> None:
+    series = Series.of(np.arange(0.0, 25.0), np.linspace(0.1, 0.8, 25))
     assert series.start == StartValue(0.1)
-    seen, at, actual = split(series, 0.5)
-    assert seen.compute.tolist() == list(range(1, 10))  # with step 0: ten of twenty
-    assert at == pytest.approx(np.exp(np.mean(np.log([17, 18, 19]))))
+    seen, at, actual = split(series, 0.3)
+    assert seen.compute.tolist() == list(range(1, 8))  # 7.2 of 24
+    assert at == pytest.approx(np.exp(np.mean(np.log([22, 23, 24]))))
     assert actual == pytest.approx(series.value[-3:].mean())
-    plain, *_ = split(Series.of(np.arange(1.0, 21.0), np.linspace(0.1, 0.8, 20)), 0.5)
-    assert len(plain) == 10
+    plain, *_ = split(Series.of(np.arange(1.0, 30.0), np.linspace(0.1, 0.8, 29)), 0.3)
+    assert len(plain) == 9  # 8.7 of 29
 
 
 @pytest.mark.parametrize("points", range(5, 40))

@@ -151,6 +151,8 @@ def test_a_slow_starter_with_the_higher_ceiling_overtakes(recipe: Callable[..., 
     assert pair.overtakes_at is not None
     assert pair.overtakes_at.value == pytest.approx(crossing, rel=0.5)
     assert pair.overtakes_at.value > 4000.0
+    assert pair.overtaker == "slow"
+    assert only(compare([slow, fast]).pairs).overtaker == "slow"
     assert pair.overtakes_at.low is None or pair.overtakes_at.low <= pair.overtakes_at.value
 
 
@@ -162,7 +164,16 @@ def _crossing() -> float:
 
 
 def test_one_that_leads_for_good_is_not_overtaken(recipe: Callable[..., Fit]) -> None:
-    assert only(compare([recipe("base"), recipe("better", 1, ceiling=0.85)]).pairs).overtakes_at is None
+    pair = only(compare([recipe("base"), recipe("better", 1, ceiling=0.85)]).pairs)
+    assert (pair.overtakes_at, pair.overtaker) == (None, None)
+
+
+def test_a_ceiling_that_is_not_identified_has_no_rank(curve: Curve, recipe: Callable[..., Fit]) -> None:
+    early = fit(curve(last=300.0, name="early"))
+    assert not early.identified
+    low = recipe("low", 1, ceiling=0.4)
+    assert early.parameters["ceiling"].value > low.parameters["ceiling"].value
+    assert compare([early, low, recipe("base")]).ranking == ("base", "low", "early")
 
 
 def test_caution_says_why_not_to_trust_a_row(curve: Curve, recipe: Callable[..., Fit]) -> None:

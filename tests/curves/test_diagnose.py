@@ -70,7 +70,7 @@ def test_too_few_points(curve: Curve, points: int, expected: bool) -> None:
 
 def test_window_sensitive_when_a_fast_early_rise_hides_a_slow_one(curve: Curve) -> None:
     compute = np.linspace(100.0, 10000.0, 40)
-    value = 0.2 + 0.2 / (1 + (150.0 / compute) ** 3) + 0.4 / (1 + (9000.0 / compute) ** 3)
+    value = 0.2 + 0.2 / (1 + (150.0 / compute) ** 3) + 0.15 / (1 + (7000.0 / compute) ** 3)
     result = fit(Series.of(compute, value))
     said = found(result, "window_sensitive")
     assert said is not None

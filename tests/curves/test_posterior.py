@@ -114,6 +114,18 @@ def test_many_more_nodes_give_the_same_answer(curve: Curve, monkeypatch: pytest.
         np.testing.assert_allclose(here, there, atol=0.2 * (there[2] - there[0]))
 
 
+@pytest.mark.parametrize("last", [500.0, 3000.0])
+def test_another_start_of_the_draws_gives_the_same_forecast(
+    curve: Curve, monkeypatch: pytest.MonkeyPatch, last: float
+) -> None:
+    series = curve(last=last, points=12, noise=0.006, n=1000)
+    found = []
+    for start in (1, 2, 3):
+        monkeypatch.setattr(infer, "SEED", start)
+        found.append(np.quantile(fit(series).posterior.predictive(np.array([4 * last]))[:, 0], [0.1, 0.5, 0.9]))
+    assert np.ptp(found, axis=0).max() < 0.08 * (found[0][2] - found[0][0])
+
+
 def test_inside_the_data_the_predictive_follows_the_data(curve: Curve) -> None:
     """The wobble and the drift of the last point belong there, not to the start of the curve."""
     series = curve(points=40, noise=0.002, n=5000)

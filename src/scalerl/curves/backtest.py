@@ -57,9 +57,8 @@ def backtest(
 
 
 def split(curve: Series, share: float) -> tuple[Series, float, float]:
-    """(the points seen, the compute of the target, the target): step 0 counts as an evaluation."""
-    extra = curve.start is not None
-    seen = int(np.ceil(share * (len(curve) + extra) - 1e-9)) - extra
+    """(the points seen, the compute of the target, the target): so many of the points beside step 0, rounded."""
+    seen = round(share * len(curve))
     if seen < MIN_POINTS - 1 or len(curve) - max(seen, MIN_POINTS) < TARGET_POINTS:
         allowed = f"about {int(np.ceil(MIN_POINTS / share))} or more at a share of {share:g}"
         raise InputError("too few points to backtest", len(curve), allowed, curve.source or curve.name)

@@ -72,6 +72,7 @@ def _pair(base: Fit, other: Fit, margin: float, level: float) -> Pair:
     verdict, winner = _verdict(base, other, ceiling, faster, earlier, margin)
     close = abs(_value(other, "ceiling") - _value(base, "ceiling")) <= margin
     exponents = (_value(at_common[0], "exponent"), _value(at_common[1], "exponent"))
+    overtakes_at, overtaker = _overtaking(base, other, level)
     return Pair(
         reference=base.name,
         challenger=other.name,
@@ -88,8 +89,9 @@ def _pair(base: Fit, other: Fit, margin: float, level: float) -> Pair:
         paper_verdict=_paper_verdict(base, other, exponents, close),
         common_ceiling=common if close else None,
         exponents_at_common_ceiling=exponents if close else None,
-        overtakes_at=_overtaking(base, other, level),
+        overtakes_at=overtakes_at,
         caution=_caution(base, other),
+        overtaker=overtaker,
     )
 
 
@@ -127,8 +129,11 @@ def _paper_verdict(base: Fit, other: Fit, exponents: tuple[float, float], close:
 
 
 def _ranking(fits: Sequence[Fit], margin: float) -> tuple[str, ...]:
-    """Higher ceiling first; among those within the margin of the best one left, the larger exponent at their mean."""
-    left = sorted(fits, key=lambda f: -_value(f, "ceiling"))
+    """Higher ceiling first; among those within the margin of the best one left, the larger exponent at their mean.
+
+    A ceiling that is not identified is no reason for a place: such curves follow at the end, in the order given.
+    """
+    left = sorted((f for f in fits if f.identified), key=lambda f: -_value(f, "ceiling"))
     names: list[str] = []
     while left:
         top = _value(left[0], "ceiling")
@@ -138,11 +143,11 @@ def _ranking(fits: Sequence[Fit], margin: float) -> tuple[str, ...]:
         order = sorted(refits, key=lambda f: -_value(f, "exponent"))
         names += [f.name for f in order]
         left = left[len(tied) :]
-    return tuple(names)
+    return (*names, *(f.name for f in fits if not f.identified))
 
 
-def _overtaking(base: Fit, other: Fit, level: float) -> Estimate | None:
-    """Where the one now behind gets ahead, when that is more likely than not."""
+def _overtaking(base: Fit, other: Fit, level: float) -> tuple[Estimate | None, str | None]:
+    """Where the one now behind gets ahead, when that is more likely than not, and which one it is."""
     last = max(base.last_compute, other.last_compute)
     ticks = np.geomspace(last, 1000 * last, 120)
     paths = []
@@ -156,8 +161,9 @@ def _overtaking(base: Fit, other: Fit, level: float) -> Estimate | None:
     tail = (1 - level) / 2
     low, middle, high = np.quantile(at, [tail, 0.5, 1 - tail], method="inverted_cdf")
     if not np.isfinite(middle) or middle <= last:
-        return None
-    return Estimate(float(middle), float(low), float(high)) if np.isfinite(high) else Estimate(float(middle))
+        return None, None
+    at_last = Estimate(float(middle), float(low), float(high)) if np.isfinite(high) else Estimate(float(middle))
+    return at_last, other.name if behind_now else base.name
 
 
 def _caution(base: Fit, other: Fit) -> str:

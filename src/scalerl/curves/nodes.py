@@ -25,6 +25,9 @@ NUM_NODES = 256
 WIDE_SHARE = 0.05
 """Share of a new set that is drawn from the whole last set, whatever its weights, so that nothing is lost for good."""
 
+STEPS = np.sqrt([2.0, 5.0, 3.0, 7.0, 13.0, 11.0]) % 1.0
+"""One for each axis of a `lattice`: irrational, and hard to approximate by fractions."""
+
 
 @dataclass(frozen=True)
 class Nodes:
@@ -48,9 +51,9 @@ class Nodes:
         """A new set around the weight (J,) of this one."""
         root = self._kernel(weight)
         share = (1 - WIDE_SHARE) * weight + WIDE_SHARE / weight.size
-        pick = systematic(share, NUM_NODES, rng)
-        normal = np.stack([ndtri(even(NUM_NODES, rng)) for _ in range(self.points.shape[1])], axis=1)
-        points = self.points[pick] + normal @ root.T
+        order = np.argsort(self.points[:, 0])
+        pick = order[systematic(share[order], NUM_NODES, rng)]
+        points = self.points[pick] + ndtri(lattice(NUM_NODES, self.points.shape[1], rng)) @ root.T
         middle = points.mean(axis=0)
         new, old = (np.linalg.solve(root, (at - middle).T).T for at in (points, self.points))
         cross = new @ old.T + (np.log(share) - 0.5 * np.sum(old**2, axis=1))
@@ -69,14 +72,16 @@ class Nodes:
         return root
 
 
-def even(size: int, rng: np.random.Generator) -> FloatArray:
-    """Uniform numbers in random order that fill (0, 1) evenly: less luck in the quantiles than independent ones."""
-    return (rng.permutation(size) + rng.uniform(0.01, 0.99, size)) / size
+def lattice(size: int, axes: int, rng: np.random.Generator) -> FloatArray:
+    """Points (size, axes) that fill the unit cube evenly and in an even order: multiples of irrational steps, from a
+    random start. Any stretch of them is even too, so beside a sorted list they leave less to luck than permutations."""
+    points: FloatArray = (np.arange(1, size + 1)[:, None] * STEPS[:axes] + rng.random(axes)) % 1.0
+    return np.clip(points, 0.01 / size, 1 - 0.01 / size)
 
 
 def systematic(weight: FloatArray, size: int, rng: np.random.Generator) -> IntArray:
-    """Indices drawn in proportion to their weight, evenly, in random order."""
+    """Indices drawn in proportion to their weight, evenly and in their order."""
     total = np.cumsum(weight)
-    at = (rng.permutation(size) + rng.random()) * (total[-1] / size)
+    at = (np.arange(size) + rng.random()) * (total[-1] / size)
     index: IntArray = np.minimum(np.searchsorted(total, at), weight.size - 1)
     return index

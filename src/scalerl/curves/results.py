@@ -135,6 +135,8 @@ class Pair:
     """Compute beyond the last common point at which the one now behind is ahead; None when it is not expected to be."""
     caution: str
     """When not to trust this row; empty when there is nothing to say."""
+    overtaker: str | None = None
+    """Which of the two gets ahead at `overtakes_at`."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,7 @@ class Comparison(Displayed):
     level: float
     margin: float
     ranking: tuple[str, ...]
+    """Every curve; those whose ceiling is not identified have no rank and stand at the end."""
     pairs: tuple[Pair, ...]
 
     def to_dict(self) -> dict[str, Any]:
