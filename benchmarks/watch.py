@@ -123,11 +123,12 @@ class Watched:
         fitted: dict[str, float] = {}
         while len(fitted) < len(runs):
             for one in self.message()["runs"]:
-                now, unit = time.monotonic() - began, one["units"][0]
-                if unit["points"]["compute"][-1] == compute:
+                now = time.monotonic() - began
+                unit: dict[str, Any] = next(iter(one.get("units", ())), {})
+                if unit.get("points", {"compute": [0]})["compute"][-1] == compute:
                     shown.setdefault(one["id"], now)
-                    if unit["fit"] is not None and unit["fit"]["window"]["last"] == compute:
-                        fitted.setdefault(one["id"], now)
+                if unit.get("fit") and unit["fit"]["window"]["last"] == compute:
+                    fitted.setdefault(one["id"], now)
         return max(shown.values()), max(fitted.values())
 
 

@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
+
+PATIENCE_MS = 180_000
+"""For a machine that has much else to do; what is slow by itself is the benchmarks' business."""
 
 
 @dataclass
@@ -53,6 +56,7 @@ def _chromium() -> str:
 def browser() -> Iterator[Browser]:
     if os.environ.get("SCALERL_NO_BROWSER"):
         pytest.skip("SCALERL_NO_BROWSER is set")
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=_chromium(), args=list(FLAGS))
         yield running
@@ -66,11 +70,12 @@ def open_page(browser: Browser) -> Iterator[Open]:
 
     def call(where: Path | str, **options: Any) -> Opened:
         context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))
+        context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
         opened = Opened(context.new_page())
         _listen(opened)
         opened.page.goto(where.as_uri() if isinstance(where, Path) else where)
-        opened.page.wait_for_selector("body[data-ready]", state="attached", timeout=60_000)
+        opened.page.wait_for_selector("body[data-ready]", state="attached", timeout=PATIENCE_MS)
         return opened
 
     yield call

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -105,3 +106,22 @@ def ten_report(folder: Path) -> Path:
     compared = comparison_documents({"flops": fits})
     document = report_document(runs, compared, title="Ten runs", command="scalerl report runs/*", level=0.8)
     return write_page(document, folder / "ten.html")
+
+
+def many_report(folder: Path, count: int = 50) -> Path:
+    """So many runs of two units that plotly alone would be too slow: one fit, moved a little for each."""
+    fits = [fitted(rising("run", scale=by, unit=unit, points=75)) for unit, by in {"flops": 1e9, "steps": 1.0}.items()]
+    first = run_document(run_of("run", fits, panels=True))
+    runs = [_moved(first, f"run-{index:02}", 0.002 * index) for index in range(count)]
+    runs[3:] = [run | {"panels": []} for run in runs[3:]]  # of many runs only the first few are shown there
+    document = report_document(runs, None, title="Many runs", command="scalerl report runs/*", level=0.8)
+    return write_page(document, folder / "many.html")
+
+
+def _moved(run: Document, name: str, by: float) -> Document:
+    other: Document = deepcopy(run) | {"id": name, "name": name}
+    for unit in other["units"]:
+        unit["points"]["value"] = [value - by for value in unit["points"]["value"]]
+        for line in ("law", "median", "low", "high"):
+            unit["curve"][line] = [None if value is None else value - by for value in unit["curve"][line]]
+    return other

@@ -41,7 +41,7 @@ def watching(*arguments: object) -> Iterator[str]:
     assert process.returncode == 130
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 40.0) -> float:
+def wait_until(condition: Callable[[], Any], seconds: float = 120.0) -> float:
     """How long it took. The page's policy forbids what Playwright would do to wait inside it."""
     began = time.monotonic()
     while not condition():

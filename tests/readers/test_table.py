@@ -1,7 +1,9 @@
 """Reading good files: every format gives the same curve, and curves get the right names."""
 
 import io
+import os
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -162,3 +164,21 @@ def test_many_blocks_give_every_row_once(tmp_path: Path) -> None:
     (series,) = read_table(write(tmp_path, "step,note,y\n" + rows))
     np.testing.assert_array_equal(series.compute, np.arange(1, count + 1))
     np.testing.assert_allclose(series.value, np.arange(1, count + 1) / count)
+
+
+CUT = "x,y\n100,0.25\n200,0.5\n400,0.7"
+
+
+def test_a_last_number_that_may_be_cut_off_is_used_and_said(tmp_path: Path) -> None:
+    """A file written just now that ends in the middle of a line; of an old one that is how it ends."""
+    path = write(tmp_path, CUT)
+    (series,) = read_table(path, x="x", y="y")
+    assert series.value[-1] == 0.7
+    assert series.notes == ("the last line has no line end, and the file was written just now: its y may be cut off",)
+    os.utime(path, (time.time() - 3600,) * 2)
+    assert read_table(path, x="x", y="y")[0].notes == ()
+
+
+@pytest.mark.parametrize("text", [CUT + "\n", "y,x,z\n0.25,100,a\n0.5,200,b\n0.7,400,c"])
+def test_a_last_number_that_is_whole_or_not_needed_is_not_doubted(tmp_path: Path, text: str) -> None:
+    assert read_table(write(tmp_path, text), x="x", y="y")[0].notes == ()

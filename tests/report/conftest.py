@@ -59,7 +59,7 @@ def comparison() -> Comparison:
         probability_more_efficient=0.6, probability_earlier=0.5,
         verdict="moves the ceiling", winner="runs/base", paper_verdict="base has the higher ceiling",
         common_ceiling=None, exponents_at_common_ceiling=None, overtakes_at=Estimate(5e4, 4e4, 6e4),
-        caution="one seed each",
+        caution="one seed each", overtaker="runs/worse",
     )  # fmt: skip
     return Comparison("runs/base", 0.8, 0.02, ("runs/base", "runs/worse"), (pair,))
 

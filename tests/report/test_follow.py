@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,8 +100,9 @@ def test_a_point_is_shown_before_it_is_fitted(tmp_path: Path) -> None:
     eyes.look()
     first, *rest = eyes.messages(lambda: evaluate(run, 400))
     assert count(first["runs"][0]) == 20
-    assert first["runs"][0]["units"][1]["fit"]["points"] == 19  # the fit before it, until the next is made
-    assert rest[-1]["runs"][0]["units"][0]["fit"]["points"] == 20
+    assert "fit" not in first["runs"][0]["units"][0]  # the fit before it stays, until the next is made
+    fits = [unit["fit"] for message in rest for one in message["runs"] for unit in one["units"] if "fit" in unit]
+    assert [fit["points"] for fit in fits] == [20, 20, 20, 20]
     assert eyes.messages(lambda: None) == []
 
 
@@ -385,6 +387,53 @@ def test_looking_opens_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail(f"read {self}"))
     assert targets.poll() == first
     assert first[str(tmp_path / "t.csv")].size == (tmp_path / "t.csv").stat().st_size  # type: ignore[union-attr]
+
+
+def test_other_trainers_runs_below_a_folder(tmp_path: Path) -> None:
+    """By the names of their files; nothing is opened, and nothing is looked for inside a run."""
+    files = (
+        "tb/a/events.out.tfevents.1.host", "tb/a/hparams/events.out.tfevents.2.host", "tb/b/events.out.tfevents.3.x",
+        "hf/checkpoint-10/trainer_state.json", "both/trainer_state.json", "both/runs/now/events.out.tfevents.4.h",
+        "none/notes.txt", ".hidden/events.out.tfevents.5.h",
+    )  # fmt: skip
+    for name in files[:2]:
+        put(tmp_path / "logs" / name)
+    targets = Targets((str(tmp_path / "logs"),))
+    assert list(targets.poll()) == [str(tmp_path / "logs/tb/a")]
+    for name in files[2:]:
+        put(tmp_path / "logs" / name)
+    begin(tmp_path / "logs" / "ours", range(0, 100, 20))
+    expected = {"tb/a", "tb/b", "hf", "both/runs/now", "ours"}
+    assert set(targets.poll()) == {str(tmp_path / "logs" / name) for name in expected}
+    assert targets.is_run(str(tmp_path / "logs/ours"))
+    assert not targets.is_run(str(tmp_path / "logs/hf"))
+
+
+def test_trainer_states_below_a_folder_are_followed(tmp_path: Path) -> None:
+    for name, best in (("one", 0.6), ("two", 0.7)):
+        history = [{"step": step, "eval_accuracy": pass_rate(step, best)} for step in range(20, 400, 20)]
+        state = json.dumps({"global_step": 380, "log_history": history})
+        put(tmp_path / "out" / name / "checkpoint-380" / "trainer_state.json", state)
+    shown = Eyes(tmp_path / "out").look()
+    assert sorted(run["name"] for run in shown) == ["one", "two"]
+    assert all(run["units"][0]["fit"]["points"] == 19 for run in shown)
+
+
+def put(path: Path, text: str = "") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_the_history_decides_about_the_gain_that_was_asked_for(tmp_path: Path) -> None:
+    path = table(tmp_path / "run.csv", 20)
+    actions = {}
+    for delta in (1e-6, 0.9):
+        (run,) = Eyes(path, ways=replace(WAYS, delta=delta)).look()
+        unit = run["units"][0]
+        assert unit["history"][-1]["action"] == unit["fit"]["decision"]["action"]
+        actions[delta] = [moment["action"] for moment in unit["history"]]
+    assert set(actions[0.9][-4:]) == {"STOP"}  # the first moments have too few points for any decision
+    assert "STOP" not in actions[1e-6]
 
 
 def test_where_a_line_ends(tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ from scalerl.report.policy import policy_of
 from scalerl.report.server import PageServer
 
 PAGE = "<!DOCTYPE html><title>page</title><body data-live='events'><script>let a = 1 < 2;</script>"
-RUN = {"id": "a", "name": "<b>a</b>", "units": []}
+RUN: dict[str, Any] = {"id": "a", "name": "<b>a</b>", "units": []}
+UNIT = {"key": "flops", "points": [1, 2], "fit": None}
 
 
 @contextlib.contextmanager
@@ -92,13 +93,13 @@ def test_the_policy_hashes_scripts_as_browsers_do() -> None:
 def test_the_document_holds_what_was_put_last(served: tuple[Board, PageServer]) -> None:
     board, server = served
     board.put(RUN, {"id": "b", "name": "b"})
-    board.put({**RUN, "units": [1]})
+    board.put({**RUN, "units": [UNIT]})
     board.remove("b")
     board.compare({"flops": {"reference": "a"}})
     answer, body = ask(server, "/document.json", {"Accept-Encoding": "gzip"})
     assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
     assert json.loads(gzip.decompress(body)) == {
-        "schema": 1, "title": "t", "runs": [{**RUN, "units": [1]}], "comparison": {"flops": {"reference": "a"}},
+        "schema": 1, "title": "t", "runs": [{**RUN, "units": [UNIT]}], "comparison": {"flops": {"reference": "a"}},
     }  # fmt: skip
 
 
@@ -122,6 +123,50 @@ def test_a_slow_listener_skips_what_was_replaced() -> None:
     assert news is not None
     assert json.loads(news.data)["runs"] == [{"id": "a", "value": 4}]
     assert board.news(news.number, 0.0) is None
+
+
+def heard(board: Board, seen: int) -> list[Any]:
+    news = board.news(seen, 0.0)
+    return [] if news is None else json.loads(news.data)["runs"]
+
+
+def test_of_a_run_only_what_has_changed_is_sent() -> None:
+    board, hours = Board({}), {"key": "hours", "points": [1], "fit": {"x": 1}}
+    board.put({**RUN, "units": [UNIT, hours]}, {"id": "b", "name": "b", "units": [UNIT]})
+    first = board.number
+    board.put({**RUN, "units": [{**UNIT, "points": [1, 2, 3]}, hours]})
+    assert heard(board, first) == [{"id": "a", "units": [{"key": "flops", "points": [1, 2, 3]}, {"key": "hours"}]}]
+    second = board.number
+    board.put({**RUN, "name": "other", "units": [{**UNIT, "points": [1, 2, 3]}, hours]})
+    assert heard(board, second) == [{"id": "a", "name": "other"}]
+    assert heard(board, first)[0].keys() == {"id", "name", "units"}  # whoever was away gets both
+    assert [run["id"] for run in heard(board, 0)] == ["a", "b"]
+
+
+def test_a_unit_that_is_gone_is_not_named_any_more() -> None:
+    board = Board({})
+    board.put({**RUN, "units": [UNIT, {**UNIT, "key": "hours"}]})
+    seen = board.number
+    board.put({**RUN, "units": [UNIT]})
+    assert heard(board, seen) == [{"id": "a", "units": [{"key": "flops"}]}]
+
+
+def test_nothing_new_is_no_news() -> None:
+    board = Board({})
+    board.put({**RUN, "units": [UNIT]})
+    seen = board.number
+    board.put({**RUN, "units": [dict(UNIT)]})
+    assert board.number == seen
+    assert board.news(seen, 0.0) is None
+
+
+def test_a_run_that_comes_back_is_sent_whole() -> None:
+    board = Board({})
+    board.put({**RUN, "units": [UNIT]})
+    seen = board.number
+    board.remove("a")
+    board.put({**RUN, "units": [UNIT]})
+    assert heard(board, seen) == [{**RUN, "units": [UNIT]}]
 
 
 def test_many_runs_mean_fewer_messages() -> None:

@@ -152,7 +152,7 @@ def test_a_comparison(comparison: Comparison, pair_of_fits: list[Fit], show: Sho
     assert "worse: moves the ceiling, in favour of runs/base" in flat
     assert "P(ceiling higher) <0.01, P(equal) 0.02, P(lower) 0.98" in flat
     assert "the paper's rule: base has the higher ceiling" in flat
-    assert "gets ahead at 50k [40k, 60k] GPU-hours" in flat
+    assert "runs/worse, now behind, gets ahead at 50k [40k, 60k] GPU-hours" in flat
     assert "caution: one seed each" in flat
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,17 +78,31 @@ def watch(
         "--params": params, "--gpu-hours-per-step": gpu_hours_per_step, "--from": start, "--until": until,
         "--floor": floor, "--ceiling": ceiling, "--law": law, "--level": level, "--budget": budget, "--delta": delta,
     }  # fmt: skip
-    command = _command(reading.files, given)
+    board = _board(reading.files, _command(reading.files, given), fitting.level)
+    ways = _ways(reading, fitting, asked, values, smallest_gain)
+    served = _served(board, None if no_page else access, port_number, open_page=open_page)
+    return _watch(reading, ways, board, served, (webhook, every_s, timeout_s), until_decided=until_decided)
 
+
+def _watch(
+    reading: Reading,
+    ways: Ways,
+    board: Board,
+    served: AbstractContextManager[None],
+    settings: tuple[str | None, float, float | None],
+    *,
+    until_decided: bool,
+) -> Outcome:
+    """Everything is checked: follow, serve and tell until it is over. `settings`: webhook, seconds between looks and
+    in all."""
     from scalerl.cli.watching import Watching, told
     from scalerl.report.follow import Follower
     from scalerl.report.targets import Targets
 
+    webhook, every_s, timeout_s = settings
     followed = Targets(reading.files)
-    board = _board(reading.files, command, fitting.level)
-    ways = _ways(reading, fitting, asked, values, smallest_gain)
     _refuse_unknown_names(reading, ways)
-    with told(webhook) as news, _served(board, None if no_page else access, port_number, open_page=open_page):
+    with told(webhook) as news, served:
         follower = Follower(followed, ways, board, every_s=every_s, changed=news.changed, troubled=news.troubled)
         watching = Watching(follower, until_decided, timeout_s)
         watching.run()

@@ -131,7 +131,8 @@ class Listing:
     @property
     def notes(self) -> list[str]:
         found = self.survey.restarts
-        back = [] if not found.found else [f"the step went back {len(found.found):,} times"]
+        times = f"{len(found.found):,} times" if len(found.found) > 1 else "once"
+        back = [] if not found.found else [f"the step went back {times}"]
         return back + self.survey.tally.notes()
 
 

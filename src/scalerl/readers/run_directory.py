@@ -61,8 +61,9 @@ class RunRows:
         compute = find(COMPUTE, x or COMPUTE[0], "--x", self.label)
         value = find(self.columns, y or VALUE, "--y", self.label)
         num_answers, count = count_of(self.columns, n, self.label)
-        if n is None and value == VALUE and COUNT in self.columns:
-            count = COUNT
+        own_count = COUNT if value == VALUE else f"{value}/{COUNT}"  # a downstream set has its own
+        if n is None and own_count in self.columns:
+            count = own_count
         return Picked(compute, value, count, num_answers=num_answers)
 
     def chunks(self, picked: Picked) -> Iterator[Chunk]:

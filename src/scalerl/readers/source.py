@@ -6,7 +6,9 @@ at a line end, so that a huge file never has to be in memory, and a bad byte sti
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,6 +36,8 @@ class Source:
     head: bytes
     label: str = field(default="")
     """How messages name it."""
+    ends_open: bool = False
+    """After the text was read: its last line has no line end."""
 
     def __post_init__(self) -> None:
         self.label = self.label or self.path
@@ -69,6 +73,12 @@ class Source:
             lines += block.count(b"\n")
             position += len(block)
 
+    @property
+    def age_s(self) -> float:
+        """Seconds since it was last written; infinite for what is no file."""
+        status = os.fstat(self.stream.fileno()) if self.path != "-" else None
+        return float("inf") if status is None else time.time() - status.st_mtime
+
     def _blocks(self) -> Iterator[bytes]:
         rest: list[bytes] = []
         piece = self.head
@@ -84,6 +94,7 @@ class Source:
                 )
             piece = self.stream.read(BLOCK_BYTES)
         if last := b"".join(rest):
+            self.ends_open = True
             yield last
 
 

@@ -1,17 +1,18 @@
 """What the watch page shows right now, and who waits for news: the one place where the follower and the server meet.
 
 The follower puts runs in, each browser's connection waits here for what has changed since it looked last. Every run is
-kept as the JSON that was sent, so that a hundred browsers cost no more encoding than one. A slow browser has no queue
-that could grow: it asks for everything after the number it has seen, and skips what was replaced in between.
+kept as the JSON that is sent (`pieces`), so that a hundred browsers cost no more encoding than one. A slow browser has
+no queue that could grow: it asks for everything after the number it has seen, and skips what was replaced in between.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from scalerl.report.pieces import Pieces, encode
 
 PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.5
 """Times the number of runs; short enough for a point to be seen within two seconds."""
@@ -34,25 +35,32 @@ class Board:
 
     head: dict[str, Any]
     """Everything of the document but its runs and their comparison."""
-    _runs: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    _runs: dict[str, Pieces] = field(default_factory=dict)
     _removed: dict[str, int] = field(default_factory=dict)
     _comparison: tuple[int, bytes] = (0, b"null")
     _number: int = 0
     _closed: bool = False
+    _writing: threading.Lock = field(default_factory=threading.Lock)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def put(self, *runs: Document) -> None:
-        """Add runs, or replace those with the same id. Runs appear in the order of their first appearance."""
-        encoded = [(str(run["id"]), encode(run)) for run in runs]
-        with self._changed:
-            self._number += 1
-            for key, data in encoded:
-                self._runs[key] = (self._number, data)
-                self._removed.pop(key, None)
-            self._changed.notify_all()
+        """Add runs, or replace those with the same id. Runs appear in the order of their first appearance.
+
+        What is as it was is no news. Listeners do not wait while runs are encoded, only other writers do.
+        """
+        with self._writing:
+            number = self._number + 1
+            made = {str(run["id"]): Pieces.of(run, number, self._runs.get(str(run["id"]))) for run in runs}
+            with self._changed:
+                self._runs |= made
+                for key in made:
+                    self._removed.pop(key, None)
+                if any(run.newest == number for run in made.values()):
+                    self._number = number
+                    self._changed.notify_all()
 
     def remove(self, key: str) -> None:
-        with self._changed:
+        with self._writing, self._changed:
             if self._runs.pop(key, None) is not None:
                 self._number += 1
                 self._removed[key] = self._number
@@ -61,7 +69,7 @@ class Board:
     def compare(self, comparison: Document | None) -> None:
         """The comparison of the runs, as it is from now on."""
         data = encode(comparison)
-        with self._changed:
+        with self._writing, self._changed:
             if data != self._comparison[1]:
                 self._number += 1
                 self._comparison = (self._number, data)
@@ -91,7 +99,8 @@ class Board:
         """The whole document, as it is now."""
         with self._changed:
             comparison = self._comparison[1]
-            runs = b", ".join(data for _, data in self._runs.values())
+            present = list(self._runs.values())
+        runs = b", ".join(run.since(-1) for run in present)
         return encode(self.head)[:-1] + b', "runs": [' + runs + b'], "comparison": ' + comparison + b"}"
 
     def news(self, seen: int, timeout: float) -> News | None:
@@ -101,14 +110,9 @@ class Board:
             return None if self._number <= seen else self._since(seen)
 
     def _since(self, seen: int) -> News:
-        runs = b", ".join(data for number, data in self._runs.values() if number > seen)
+        runs = b", ".join(run.since(seen) for run in self._runs.values() if run.newest > seen)
         gone = encode([key for key, number in self._removed.items() if number > seen])
         data = b'{"runs": [' + runs + b'], "removed": ' + gone
         if self._comparison[0] > seen:
             data += b', "comparison": ' + self._comparison[1]
         return News(self._number, data + b"}")
-
-
-def encode(value: Any) -> bytes:
-    """JSON on one line, which is what an event stream needs; NaN would be a bug and raises."""
-    return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(", ", ": ")).encode()

@@ -141,7 +141,8 @@ class Followed:
             self.fits.pop(key, None)
         else:
             self.fits[key] = made
-            self._remember(key, moment(made, self._budget(key, made, ways), doubling=self.asked(key, ways) is None))
+            budget = self._budget(key, made, ways)
+            self._remember(key, moment(made, budget, doubling=self.asked(key, ways) is None, delta=ways.delta))
         result = self._result(key, made, ways)
         self._documents[key] = plain(unit_document(result))
 
@@ -242,7 +243,8 @@ class Past:
 
     @classmethod
     def of(cls, run: Followed, key: str, ways: Ways) -> Self:
-        return cls(run, key, moments(run.fits[key], run.budgets[key], doubling=run.asked(key, ways) is None), run.era)
+        doubling = run.asked(key, ways) is None
+        return cls(run, key, moments(run.fits[key], run.budgets[key], doubling=doubling, delta=ways.delta), run.era)
 
     def one_more(self) -> Moment | None:
         """None: that was all. So it is when the run began anew, or an earlier part of it cannot be fitted."""

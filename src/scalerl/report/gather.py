@@ -113,7 +113,7 @@ def _budget(fit: Fit, own: OwnRun | None, asked: Asked) -> float:
 
 
 def _unit(fit: Fit, budget: float, asked: Asked, *, history: bool = False) -> UnitResult:
-    moved = tuple(moments(fit, budget)) if history else ()
+    moved = tuple(moments(fit, budget, delta=asked.delta)) if history else ()
     return UnitResult(
         key=unit_key(fit.compute_name), name=unit_name(fit.compute_name), series=fit.series, fit=fit, budget=budget,
         targets=asked.targets, delta=asked.delta, history=moved,

@@ -31,27 +31,28 @@ class Moment:
     action: str
 
 
-def moment(made: Fit, budget: float, *, doubling: bool = False) -> Moment | None:
+def moment(made: Fit, budget: float, *, doubling: bool = False, delta: float | None = None) -> Moment | None:
     """What this fit says about the budget; None when the curve has passed it already.
 
-    The decision is about the budget too, or about doubling what there was then.
+    The decision is about the budget too, or about doubling what there was then; `delta` as in `decide`.
     """
     if budget <= made.last_compute:
         return None
     (found,) = forecast(made, [budget])
-    return Moment(
-        made.last_compute, budget, found.value, found.low, found.high, decide(made, None if doubling else budget).action
-    )
+    decision = decide(made, None if doubling else budget, delta=delta)
+    return Moment(made.last_compute, budget, found.value, found.low, found.high, decision.action)
 
 
-def moments(made: Fit, budget: float, most: int = MOST_MOMENTS, *, doubling: bool = False) -> Iterator[Moment]:
+def moments(
+    made: Fit, budget: float, most: int = MOST_MOMENTS, *, doubling: bool = False, delta: float | None = None
+) -> Iterator[Moment]:
     """The forecasts of `budget` after earlier points, the present one last; at most `most`, spread over the points."""
     if made.method == "paper":  # a grid search for each would take minutes
         return
     computes = np.unique(np.concatenate([series.compute for series in made.fitted]))[MIN_POINTS - 1 :]
     for compute in computes[evenly(computes.size, most)].tolist():
         then = made if compute == made.last_compute else _refit_until(made, compute)
-        found = None if then is None else moment(then, budget, doubling=doubling)
+        found = None if then is None else moment(then, budget, doubling=doubling, delta=delta)
         if found is not None:
             yield found
 

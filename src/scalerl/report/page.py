@@ -24,7 +24,10 @@ from scalerl.report.picture import title_of
 from scalerl.report.plotly_script import packed_script, plotly_script
 from scalerl.report.words import MEANINGS
 
-SCRIPTS = ("numbers", "dom", "model", "style", "marker", "chart", "more_charts", "sections", "details", "load", "page")
+SCRIPTS = (
+    "numbers", "dom", "changed", "model", "style", "marker", "layer", "chart", "more_charts", "sections", "run_table",
+    "details", "load", "frames", "page",
+)  # fmt: skip
 """In the order they need each other; all of them are inlined as one script."""
 # Inline script and style are the page itself; everything else, the network above all, is closed.
 _POLICY = (

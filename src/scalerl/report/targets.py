@@ -1,7 +1,8 @@
 """Which runs there are to follow, and which of them have changed: size, time and inode of their files, nothing more.
 
 Asked by `follow` about once a second, so it must cost milliseconds for fifty runs. It opens no log and fits nothing. A
-folder that holds run directories stands for all of them, also for those that appear later.
+folder that holds runs (our own run directories, folders with TensorBoard event files, outputs of the Hugging Face
+Trainer) stands for all of them, also for those that appear later. Others' runs are known by the names of their files.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from scalerl.errors import InputError
+from scalerl.readers.logs.hugging_face import FILE as TRAINER_STATE
 from scalerl.readers.run_directory import is_run_directory
 from scalerl.runs import layout
 from scalerl.runs.lock import holder
@@ -23,6 +25,8 @@ MOST_FILES = 5000
 """Of one target: a folder with more is somebody's home, not a log."""
 ONLINE_EVERY_S = 60.0
 """A log behind a network has no files to look at: it counts as changed so often."""
+EVENTS = "tfevents"
+"""In the name of every TensorBoard event file."""
 _OWN = (layout.CONFIG, layout.EVALS, layout.METRICS, layout.STOPPED)
 
 FileStamp = tuple[str, int, int, int]
@@ -84,13 +88,23 @@ class Targets:
         return Stamp(files) if files else None
 
     def _runs_in(self, folder: Path, levels: int) -> Iterator[str]:
-        """Our own runs in and below a folder; nothing is looked for inside a run, and links are not followed."""
+        """Runs in and below a folder; nothing is looked for inside a run, and links are not followed."""
         if self._is_run(folder):
             yield str(folder)
-        elif levels:
-            for entry in _entries(str(folder)):
-                if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
-                    yield from self._runs_in(Path(entry.path), levels - 1)
+            return
+        entries = _entries(str(folder))
+        if any(EVENTS in entry.name for entry in entries):
+            yield str(folder)
+            return
+        folders = [entry for entry in entries if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")]
+        checkpoints = [entry for entry in folders if entry.name.startswith("checkpoint-")]
+        found: list[str] = []
+        if levels:
+            below = (entry for entry in folders if entry not in checkpoints)
+            found = [run for entry in below for run in self._runs_in(Path(entry.path), levels - 1)]
+        states = [os.path.join(place, TRAINER_STATE) for place in (folder, *checkpoints)]  # noqa: PTH118
+        is_trainers = any(map(os.path.exists, states))
+        yield from found or ([str(folder)] if is_trainers else [])  # event files are written more often than states
 
     def _is_run(self, folder: Path) -> bool:
         """Its config is only read again when it has changed."""

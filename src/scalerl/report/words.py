@@ -91,7 +91,8 @@ def pair(one: Pair, unit: str) -> list[str]:
         f"the paper's rule: {numbers.name(one.paper_verdict, 200)}{_common(one)}",
     ]
     if one.overtakes_at is not None:
-        lines.append(f"the one behind gets ahead at {_overtaking(one.overtakes_at)} {unit}".rstrip())
+        who = "the one behind" if one.overtaker is None else f"{numbers.name(one.overtaker)}, now behind,"
+        lines.append(f"{who} gets ahead at {_overtaking(one.overtakes_at)} {unit}".rstrip())
     if one.caution:
         lines.append(f"caution: {numbers.name(one.caution, 300)}")
     return lines

@@ -63,7 +63,7 @@ class TestMetric:
         records = [Record({"val/acc": math.nan if step == 3 else 0.1 * step}, step) for step in range(1, 8)]
         series = curve(MemoryLog(records, lost={"broken lines": 2}))
         assert series.compute.tolist() == [1, 2, 4, 5, 6, 7]
-        assert said(series, "skipped 1 values of val/acc that are NaN or infinite")
+        assert said(series, "skipped 1 value of val/acc that is NaN or infinite")
         assert said(series, "skipped 2 broken lines")
 
     def test_n_is_a_metric_or_a_number(self) -> None:
@@ -101,6 +101,12 @@ class TestRestarts:
         series = curve(MemoryLog([*steps(0, 50, value=0.1), *steps(1, 70, value=0.5)]), wanted)
         assert series.compute.tolist() == [*range(10, 130, 10)]
         assert series.value.tolist() == [0.1] * 5 + [0.5] * 7
+
+    def test_a_partial_rewind_does_not_count_on_and_says_so(self) -> None:
+        wanted = Wanted(restarts="continue")
+        series = curve(MemoryLog([*steps(0, 57, value=0.1), *steps(31, 60, value=0.7)]), wanted)
+        assert series.compute.tolist() == [10, 20, 30, 40, 50, 60]
+        assert said(series, "the later part replaces the earlier one (--restarts continue counts on only where steps")
 
     def test_late_metrics_of_an_earlier_step_are_no_restart(self) -> None:
         """An evaluation of step 10 that is written when training is at 13."""

@@ -73,7 +73,7 @@ def test_garbage_in_the_middle_costs_one_entry(tmp_path: Path, garbage: bytes) -
     at = data.index(b'"step": 6')
     records, tally = damaged(tmp_path / "bad.json", data[: at + 8] + garbage + data[at + 8 :])
     assert records == [record for record in whole if record.step != 6]
-    assert tally.notes() == ["skipped 1 broken entries of log_history (first: entry 5)"]
+    assert tally.notes() == ["skipped 1 broken entry of log_history (first: entry 5)"]
 
 
 def test_an_endless_broken_entry_ends_the_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

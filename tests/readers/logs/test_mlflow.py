@@ -94,7 +94,7 @@ def test_a_run_that_is_being_written(run: Path) -> None:
     path.write_bytes(path.read_bytes()[:-3])
     records, tally = read(MlflowLog(run, "run"))
     assert records[3].values == {"timing_s/step": 40.5}
-    assert tally.notes() == ["skipped 1 torn last lines (first: val-core/gsm8k/acc/mean_at_1, line 4)"]
+    assert tally.notes() == ["skipped 1 torn last line (first: val-core/gsm8k/acc/mean_at_1, line 4)"]
 
 
 @pytest.mark.parametrize("garbage", [b"\xff\xfe\n", b"1700000000000\n", b"x 0.5 1\n", b"1 0.5 one\n", b"\0\0\0\n"])
@@ -104,7 +104,7 @@ def test_garbage_in_the_middle(run: Path, garbage: bytes) -> None:
     path.write_bytes(b"".join([*lines[:2], garbage, *lines[2:]]))
     records, tally = read(MlflowLog(run, "run"))
     assert [record.step for record in records] == [0, 1, 2, 3, 4, 5]
-    assert tally.notes() == ["skipped 1 broken lines (first: timing_s/step, line 3)"]
+    assert tally.notes() == ["skipped 1 broken line (first: timing_s/step, line 3)"]
 
 
 def test_lines_of_old_versions_have_no_step(run: Path) -> None:

@@ -86,3 +86,21 @@ def test_a_damaged_log_is_mostly_recognised_and_nothing_is_raised(name: str) -> 
     heads = [damage(data, chance)[: chance.randrange(len(data) // 2, len(data))] for _ in range(100)]
     answers = {other: [recognise(head) for head in heads] for other, recognise in RECOGNISERS.items()}
     assert sum(answers[name]) > 70
+
+
+@pytest.mark.parametrize(
+    ("what", "one"),
+    [
+        ("broken lines", "1 broken line"),
+        ("torn last entries of log_history", "1 torn last entry of log_history"),
+        ("cells that are not numbers", "1 cell that is not a number"),
+        ("rows with a wrong number of cells", "1 row with a wrong number of cells"),
+        ("records that are no events", "1 record that is no event"),
+    ],
+)
+def test_one_loss_is_said_in_the_singular(what: str, one: str) -> None:
+    tally = Tally()
+    tally.skip(what, "line 1")
+    assert tally.notes() == [f"skipped {one} (first: line 1)"]
+    tally.skip(what, "line 2")
+    assert tally.notes() == [f"skipped 2 {what} (first: line 1)"]

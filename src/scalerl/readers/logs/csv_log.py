@@ -57,10 +57,10 @@ def is_csv_log(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 class CsvLog:
     """`Log` of a delimited text file with a header."""
 
-    kind = "a sparse CSV log"
     name: str | None = None
 
-    def __init__(self, path: str | Path, label: str) -> None:
+    def __init__(self, path: str | Path, label: str, kind: str = "a sparse CSV log") -> None:
+        self.kind = kind
         self.label = label
         self._path = Path(path)
 

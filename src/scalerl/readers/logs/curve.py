@@ -15,7 +15,7 @@ from scalerl.readers.cells import Chunk
 from scalerl.readers.columns import COUNT_RANKS, VALUE_RANKS, Picked, count_of, find, guess
 from scalerl.readers.logs import restarts as going_back
 from scalerl.readers.logs.axis import Axis, Devices, choose
-from scalerl.readers.logs.records import Log, Tally
+from scalerl.readers.logs.records import Log, Tally, counted
 from scalerl.readers.logs.survey import Survey, survey
 from scalerl.readers.logs.tracks import Restarts, Tracks, collect
 from scalerl.readers.points import Duplicates, Places, to_series
@@ -112,9 +112,11 @@ def _notes(
     else:
         lines += going_back.notes(found.restarts.found, found.restarts.first_step or 0.0, going_on=going_on)
     if tracks.replaced[picked.y]:
-        lines.append(f"{tracks.replaced[picked.y]:,} earlier values of {picked.y} were replaced by later ones")
+        replaced = tracks.replaced[picked.y]
+        ones = ("value", "was", "a later one") if replaced == 1 else ("values", "were", "later ones")
+        lines.append(f"{replaced:,} earlier {ones[0]} of {picked.y} {ones[1]} replaced by {ones[2]}")
     if tracks.unusable[picked.y]:
-        lines.append(f"skipped {tracks.unusable[picked.y]:,} values of {picked.y} that are NaN or infinite")
+        lines.append(f"skipped {counted(tracks.unusable[picked.y], f'values of {picked.y} that are NaN or infinite')}")
     if tracks.numbered and axis.kind != "steps":
         lines.append("some entries have no step; they were counted")
     return lines + tally.notes()

@@ -131,7 +131,7 @@ def _in_text(path: Path, label: str, head: bytes, *, tables_too: bool) -> list[L
     if len(header) < 2 or not rows:  # no table: perhaps a console with a long start before its first metric
         late = find_console_log(path, label)
         return None if late is None else [late]
-    return [CsvLog(path, label)] if tables_too else None
+    return [CsvLog(path, label, "a table")] if tables_too else None
 
 
 def _in_folder(folder: Path, label: str) -> Log:

@@ -6,6 +6,7 @@ restarts are merged, what the compute is) is the same for all of them. Formats k
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -46,7 +47,25 @@ class Tally:
 
     def notes(self) -> list[str]:
         """One line for each kind of loss."""
-        return [f"skipped {count:,} {what} (first: {self.first[what]})" for what, count in self.skipped.items()]
+        return [f"skipped {counted(count, what)} (first: {self.first[what]})" for what, count in self.skipped.items()]
+
+
+_ONE = (
+    (re.compile(r"^((?:\w+ )*?)(line|file|end|row|cell|message|metric|dict|byte|part|record|value)s\b"), r"\1\2"),
+    (re.compile(r"^((?:\w+ )*?)entries\b"), r"\1entry"),
+    (re.compile(r"\bthat are not numbers\b"), "that is not a number"),
+    (re.compile(r"\bthat are no events\b"), "that is no event"),
+    (re.compile(r"\bthat are\b"), "that is"),
+)
+"""What formats call their losses, for one of them; the noun is the first of these in the phrase."""
+
+
+def counted(count: int, what: str) -> str:
+    """`1 broken line`, `3 broken lines`."""
+    if count == 1:
+        for plural, one in _ONE:
+            what = plural.sub(one, what, count=1)
+    return f"{count:,} {what}"
 
 
 class Log(Protocol):

@@ -75,7 +75,8 @@ def notes(restarts: Iterable[Restart], first_step: float, *, going_on: bool) -> 
     for restart in restarts:
         went = f"the step went back from {restart.reached:g} to {restart.step:g}"
         if not from_the_start(restart, first_step):
-            lines.append(f"resumed: {went}; the later part replaces the earlier one")
+            only = " (--restarts continue counts on only where steps begin anew)" if going_on else ""
+            lines.append(f"resumed: {went}; the later part replaces the earlier one{only}")
         elif going_on:
             lines.append(
                 f"step reset: {went}; later steps are counted on from {restart.reached:g} (--restarts continue)"

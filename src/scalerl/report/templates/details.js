@@ -3,11 +3,10 @@
 
 const Details = (() => {
   const { el, fill, at, table } = Dom;
-  let drawn = {};
 
   function pick(onPick) {
     const views = Model.views();
-    at("run-pick").hidden = views.length < 2;
+    Dom.hide("run-pick", views.length < 2);
     const select = at("run");
     const present = [...select.options].map((option) => `${option.value} ${option.text}`).join("\n");
     if (present !== views.map((view) => `${view.run.id} ${view.name}`).join("\n")) { // an open list stays open
@@ -21,9 +20,8 @@ const Details = (() => {
   function draw() {
     const view = Model.views().find((one) => one.run.id === Model.choices.run);
     if (!view) return fill("run-detail");
-    if (drawn.run === view.run && drawn.unit === view.unit) return null;
-    drawn = { run: view.run, unit: view.unit };
     const { fit } = view;
+    if (!Changed.since("run-detail", view.run.id, fit, view.unit?.name, view.run.problem)) return null;
     if (!fit) return fill("run-detail", el("p", {}, view.run.problem ?? "This run is not measured in this unit of compute."));
     const left = el("div", {}, parameters(view), forecasts(view));
     const right = el("div", {}, diagnostics(fit), windows(view));
@@ -82,16 +80,17 @@ const Details = (() => {
 
   function origin() {
     const view = Model.views().find((one) => one.run.id === Model.choices.run);
+    const citation = view?.run.units[0]?.fit?.citation;
+    if (!Changed.since("origin", view?.run.id, view?.run.name, view?.run.notes, view?.run.provenance, citation)) return;
     const parts = [];
     if (view) {
-      const citation = view.run.units[0]?.fit?.citation;
       const facts = { run: view.run.name, source: view.run.source, ...(citation ? { citation } : {}), ...(view.run.provenance ?? {}) };
       parts.push(el("dl", {}, Object.entries(facts).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])));
       if (view.run.notes.length) parts.push(el("ul", { class: "plain notes" }, view.run.notes.map((note) => el("li", {}, note))));
     }
     fill("origin", ...parts);
-    at("command").textContent = Model.document().command;
-    at("command-box").hidden = !Model.document().command;
+    Dom.say("command", Model.document().command);
+    Dom.hide("command-box", !Model.document().command);
   }
 
   return { pick, draw, origin };

@@ -24,6 +24,21 @@ const Dom = (() => {
     at(id).replaceChildren(...children.flat().filter((child) => child !== null));
   }
 
+  // A text, unless it stands there already.
+  function say(id, words) {
+    if (at(id).textContent !== words) at(id).textContent = words;
+  }
+
+  function hide(id, isHidden) {
+    if (at(id).hidden !== isHidden) at(id).hidden = isHidden;
+  }
+
+  // Elements, unless they would read the same: what the reader has selected, or a voice is reading out, stays.
+  function renew(id, ...children) {
+    const made = el("div", {}, ...children);
+    if (made.textContent !== at(id).textContent) at(id).replaceChildren(...made.childNodes);
+  }
+
   // rows of cells; a cell is a text, an element, {figure: [value, interval]} or {words, span}
   function table(head, rows, { caption = null, tall = false, label = null } = {}) {
     const header = el("thead", {}, el("tr", {}, head.map((words) => el("th", { scope: "col" }, words))));
@@ -49,5 +64,5 @@ const Dom = (() => {
 
   const action = (name) => (name ? el("span", { class: "action", "data-action": name }, name) : null);
 
-  return { at, el, svg, fill, table, action, rangeText };
+  return { at, el, svg, fill, say, hide, renew, table, cell, action, rangeText };
 })();

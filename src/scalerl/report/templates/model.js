@@ -4,6 +4,7 @@
 const Model = (() => {
   let whole = null;
   const order = new Map(); // run id -> index of its colour; a run keeps its colour for as long as the page is open
+  let kept = {}; // the views of the moment
   const choices = { unit: null, axis: "log", budgets: {}, hidden: new Set(), run: null };
 
   function take(document) {
@@ -14,16 +15,24 @@ const Model = (() => {
     if (!whole.runs.some((run) => run.id === choices.run)) choices.run = whole.runs[0]?.id ?? null;
   }
 
-  // Replaces the runs that changed, in their place; new ones go to the end.
+  // Takes what changed into the runs that there are, in their place; new ones go to the end. What a message does not
+  // name stays the same object, so that whoever draws can tell by identity what is new.
   function merge(partial) {
     const runs = whole.runs.filter((run) => !(partial.removed ?? []).includes(run.id));
     for (const run of partial.runs ?? []) {
       const at = runs.findIndex((old) => old.id === run.id);
-      if (at >= 0) runs[at] = run;
+      if (at >= 0) runs[at] = joined(runs[at], run);
       else runs.push(run);
     }
     const comparison = "comparison" in partial ? partial.comparison : whole.comparison;
     take({ ...whole, runs, comparison });
+  }
+
+  // A message names every unit of a run, of each only what changed.
+  function joined(old, fresh) {
+    const before = new Map(old.units.map((unit) => [unit.key, unit]));
+    const units = fresh.units?.map((unit) => (Object.keys(unit).length > 1 || !before.has(unit.key) ? { ...before.get(unit.key), ...unit } : before.get(unit.key)));
+    return { ...old, ...fresh, units: units ?? old.units };
   }
 
   // Every unit that some run is measured in, the first run's first.
@@ -33,14 +42,19 @@ const Model = (() => {
     return [...found.values()];
   }
 
-  // One entry for each run: its colour's index, its part in the chosen unit (null when not measured in it).
+  // One entry for each run: its colour's index, its part in the chosen unit (null when not measured in it). Asked for
+  // many times in one drawing, so the answer is kept.
   function views() {
+    const key = [whole, choices.unit, [...choices.hidden].join("\n")];
+    if (kept.key?.every((part, i) => part === key[i])) return kept.views;
     const names = shortNames(whole.runs.map((run) => run.name));
-    return whole.runs.map((run, at) => {
+    const found = whole.runs.map((run, at) => {
       const unit = run.units.find((one) => one.key === choices.unit) ?? null;
       const fit = run.problem ? null : (unit?.fit ?? null);
       return { run, unit, fit, name: names[at], index: order.get(run.id), on: !choices.hidden.has(run.id) };
     });
+    kept = { key, views: found, fitted: found.filter((view) => view.fit) };
+    return found;
   }
 
   // Folders that all names share, in front or behind, are left out.
@@ -56,7 +70,7 @@ const Model = (() => {
     return parts.map((part) => part.slice(front, part.length - back).join("/"));
   }
 
-  const fitted = () => views().filter((view) => view.fit);
+  const fitted = () => (views(), kept.fitted);
   const unitName = () => units().find((unit) => unit.key === choices.unit)?.name ?? "compute";
   const valueName = () => fitted()[0]?.fit.y ?? "value";
   const alone = () => whole.runs.length === 1;
@@ -105,11 +119,11 @@ const Model = (() => {
     return a === null || b === null || a === undefined || b === undefined ? null : a + (b - a) * share;
   }
 
-  // The runs, best first where they could be compared; a ceiling that is not identified yet is no reason to rank high.
+  // The runs, best first where they could be compared; those whose ceiling is not identified come after the others.
   function ranked() {
     const ranking = whole.comparison?.[choices.unit]?.ranking ?? [];
-    const rank = (view) => (ranking.indexOf(view.run.name) + 1 || 1e9) + (view.fit?.identified ? 0 : 1e6);
-    return views().sort((a, b) => rank(a) - rank(b) || a.index - b.index);
+    const rank = (view) => ranking.indexOf(view.run.name) + 1 || Infinity;
+    return [...views()].sort((a, b) => (rank(a) === rank(b) ? a.index - b.index : rank(a) - rank(b)));
   }
 
   return {

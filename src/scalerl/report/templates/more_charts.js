@@ -5,32 +5,46 @@ const MoreCharts = (() => {
   const MOST_RUNS = 10; // lines of more runs than that in one small panel cannot be told apart
   const DASHES = ["solid", "dot", "dash"];
   const SYMBOLS = { SCALE: "triangle-up", STOP: "square", "NEED MORE DATA": "circle-open", UNSTABLE: "x" };
-  const QUIET = { ...Chart.CONFIG, displayModeBar: false };
   let watcher = null;
+  let made = null;
+
+  const quiet = () => (made ??= { ...Chart.config(), displayModeBar: false });
 
   function straight() {
     const views = Model.fitted().filter((view) => view.on && view.unit.log_f);
-    Dom.at("straight-section").hidden = !views.length;
+    Dom.hide("straight-section", !views.length);
     if (!views.length) return;
-    const computes = views.flatMap((view) => view.unit.log_f.compute);
-    const frame = { left: Math.min(...computes), right: Math.max(...computes) };
-    const traces = views.flatMap((view) => straightTraces(view));
-    const y = { type: "log", title: "F", exponentformat: "power", dtick: 1 };
-    whenSeen(Dom.at("straight"), (place) => Plotly.react(place, traces, Style.layout({
-      x: { type: "log", ...Style.ticks("log", frame), title: Model.unitName() }, y, keep: Model.choices.unit,
-    }), Chart.CONFIG));
+    const partsOf = (view) => [view.run.id, view.unit.log_f, view.fit, view.name, Style.isDark()];
+    const groups = views.map((view) => ({ id: view.run.id, parts: partsOf(view), traces: () => straightTraces(view) }));
+    whenSeen(Dom.at("straight"), [Model.unitName(), Style.narrow(), ...groups.flatMap((group) => group.parts)], (place) => drawStraight(place, views, groups));
+  }
+
+  // Drawn as the large chart is: few runs by plotly, many by hand over its axes.
+  function drawStraight(place, views, groups) {
+    const isMany = views.length > Chart.MANY;
+    const [left, right] = Chart.extremes(views.flatMap((view) => Chart.extremes(view.unit.log_f.compute)));
+    const [bottom, top] = Chart.extremes(views.flatMap((view) => Chart.extremes(view.unit.log_f.f)));
+    const frame = isMany ? { ...Chart.rounded({ left: left / 1.1, right: 1.1 * right, bottom: 0, top: 1, last: right }), bottom: Math.floor(Math.log10(bottom)), top: Math.ceil(Math.log10(top)) } : { left, right };
+    const range = isMany ? [{ range: [Math.log10(frame.left), Math.log10(frame.right)] }, { range: [frame.bottom, frame.top] }] : [{}, {}];
+    const x = { type: "log", ...range[0], ...Style.ticks("log", frame), title: Model.unitName() };
+    const y = { type: "log", ...range[1], title: "F", exponentformat: "power", dtick: 1 };
+    const traces = isMany ? [Chart.NOTHING] : groups.flatMap((group) => group.traces()).map(Chart.forPlotly);
+    if (Changed.since("straight axes", isMany ? JSON.stringify(frame) : groups, x.title, Style.isDark(), Style.narrow())) {
+      Plotly.react(place, traces, Style.layout({ x, y, keep: Model.choices.unit }), Chart.config());
+    }
+    if (isMany) Layer.draw(place, groups);
+    else Layer.clear(place);
   }
 
   function straightTraces(view) {
     const style = Style.of(view.index);
     const { compute, f } = view.unit.log_f;
-    const ends = [Math.min(...compute), Math.max(...compute)];
+    const ends = Chart.extremes(compute);
     const exponent = view.fit.exponent.value;
-    const words = `<b>${Style.escape(view.name)}</b><br>exponent ${Numbers.estimate(view.fit.exponent)}`;
-    const shared = { type: "scatter", showlegend: false, text: words, hovertemplate: "%{text}<extra></extra>" };
+    const words = () => [view.name, `exponent ${Numbers.estimate(view.fit.exponent)}`];
     return [
-      { ...shared, mode: "markers", x: compute, y: f, marker: { symbol: style.symbol, size: 5.5, color: style.colour, opacity: 0.8 } },
-      { ...shared, mode: "lines", x: ends, y: ends.map((c) => c ** exponent), line: { color: style.colour, width: 1.6, dash: style.dash } },
+      { mode: "markers", x: compute, y: f, marker: { symbol: style.symbol, size: 5.5, color: style.colour, opacity: 0.8 }, words },
+      { mode: "lines", x: ends, y: ends.map((c) => c ** exponent), line: { color: style.colour, width: 1.6, dash: style.dash }, words },
     ];
   }
 
@@ -38,17 +52,17 @@ const MoreCharts = (() => {
   function history() {
     const view = Model.views().find((one) => one.run.id === Model.choices.run);
     const chosen = view?.unit?.history?.length ? view.unit : view?.run.units.find((unit) => unit.history?.length);
-    Dom.at("history-section").hidden = !chosen;
+    Dom.hide("history-section", !chosen);
     if (!chosen) return;
     const moments = chosen.history;
     const whose = Model.alone() ? "" : ` of ${view.name}`;
-    Dom.at("history-words").textContent =
-      `The forecast${whose} for ${Numbers.amount(moments.at(-1).budget)} ${chosen.name}, as it stood when the curve was known up to each compute.${whatCame(moments, chosen).length ? " The dashed line is what came." : ""} ${signs(moments)}`;
+    Dom.say("history-words", `The forecast${whose} for ${Numbers.amount(moments.at(-1).budget)} ${chosen.name}, as it stood when the curve was known up to each compute.${whatCame(moments, chosen).length ? " The dashed line is what came." : ""} ${signs(moments)}`);
     const y = { title: Model.valueName() };
     const frame = { left: moments[0].compute, right: moments.at(-1).compute };
-    whenSeen(Dom.at("history"), (place) => Plotly.react(place, [historyTrace(moments, view, chosen), ...whatCame(moments, chosen)], Style.layout({
+    const parts = [moments, chosen.points, chosen.name, view.run.id, view.name, Model.valueName(), Style.isDark(), Style.narrow()];
+    whenSeen(Dom.at("history"), parts, (place) => Plotly.react(place, [historyTrace(moments, view, chosen), ...whatCame(moments, chosen)], Style.layout({
       x: { title: `${chosen.name} known`, ...Style.ticks("linear", frame) }, y, keep: `${chosen.key} ${view.run.id}`,
-    }), QUIET));
+    }), quiet()));
   }
 
   // What the marks mean, of those that occur.
@@ -86,15 +100,16 @@ const MoreCharts = (() => {
 
   function panels() {
     const views = Model.views().filter((view) => view.on && view.run.panels.length);
-    Dom.at("panels-section").hidden = !views.length;
+    Dom.hide("panels-section", !views.length);
     const shown = views.slice(0, MOST_RUNS);
     const left = views.length - shown.length;
-    Dom.at("panels-words").textContent = left ? `Of the first ${MOST_RUNS} runs switched on; ${left} more are left out.` : "";
+    Dom.say("panels-words", left ? `Of the first ${MOST_RUNS} runs switched on; ${left} more are left out.` : "");
     const titles = [...new Set(shown.flatMap((view) => view.run.panels.map((panel) => panel.title)))];
     const box = Dom.at("panels");
     const present = [...box.children].map((child) => child.dataset.title);
     if (present.join("\n") !== titles.join("\n")) box.replaceChildren(...titles.map(panelBox));
-    titles.forEach((title, i) => whenSeen(box.children[i].lastChild, (place) => drawPanel(place, title, shown)));
+    const parts = [...shown.flatMap((view) => [view.run.id, view.name, view.run.panels]), Style.isDark(), Style.narrow()];
+    titles.forEach((title, i) => whenSeen(box.children[i].lastChild, parts, (place) => drawPanel(place, title, shown)));
   }
 
   function panelBox(title) {
@@ -108,7 +123,7 @@ const MoreCharts = (() => {
     const traces = found.flatMap(({ view, panel }) => panel.lines.map((line, i) => panelLine(view, line, i)));
     const { x_name: x, y_name: y, lines } = found[0].panel;
     place.previousSibling.textContent = lines.length > 1 ? lines.map((line, i) => `${["—", "···", "- -"][i % 3]} ${line.name}`).join("   ") : "";
-    return Plotly.react(place, traces, Style.layout({ x: { title: x, nticks: 6 }, y: { title: y, nticks: 5, rangemode: "tozero" }, keep: title, small: true }), QUIET);
+    return Plotly.react(place, traces, Style.layout({ x: { title: x, nticks: 6 }, y: { title: y, nticks: 5, rangemode: "tozero" }, keep: title, small: true }), quiet());
   }
 
   function panelLine(view, line, i) {
@@ -120,19 +135,25 @@ const MoreCharts = (() => {
     };
   }
 
-  // A chart below the fold is drawn when the reader comes near it; one that is drawn already is drawn again at once.
-  function whenSeen(place, draw) {
+  // A chart is drawn when something in it has changed and the reader is near it; else it waits until the reader comes.
+  function whenSeen(place, parts, draw) {
+    if (!Load.isReady() || !Changed.since(place, ...parts)) return;
     place.redraw = draw;
-    if (!Load.isReady()) return;
-    if (place.data) draw(place);
+    place.isStale = true;
+    if (place.isNear) renew(place);
     else seen().observe(place);
+  }
+
+  function renew(place) {
+    place.isStale = false;
+    place.redraw(place);
   }
 
   function seen() {
     watcher ??= new IntersectionObserver((entries) => {
-      for (const { isIntersecting, target } of entries.filter((entry) => entry.isIntersecting)) {
-        watcher.unobserve(target);
-        if (isIntersecting && !target.data) target.redraw(target);
+      for (const { isIntersecting, target } of entries) {
+        target.isNear = isIntersecting;
+        if (isIntersecting && target.isStale) renew(target);
       }
     }, { rootMargin: "300px" });
     return watcher;
@@ -140,7 +161,7 @@ const MoreCharts = (() => {
 
   // For the printer everything is drawn, also what nobody has scrolled to.
   function drawAll() {
-    for (const place of document.querySelectorAll(".chart")) if (place.redraw) place.redraw(place);
+    for (const place of document.querySelectorAll(".chart")) if (place.redraw) renew(place);
   }
 
   return { straight, history, panels, drawAll };

@@ -3,10 +3,9 @@
 "use strict";
 
 const Page = (() => {
-  const { at, el, fill } = Dom;
+  const { at, el, fill, renew } = Dom;
   const STEPS = 1000; // of the slider, evenly spaced in log compute
-  let pending = 0;
-  let lastEnd = 0, lastTook = 0;
+  const roleSets = new WeakMap();
 
   // The words at once; the charts as soon as plotly is there.
   async function render(whole) {
@@ -23,47 +22,34 @@ const Page = (() => {
 
   function replace(whole) {
     Model.take(whole);
-    soon();
+    Frames.soon(PARTS);
   }
 
   function update(partial) {
     Model.merge(partial);
-    soon();
+    Frames.soon(PARTS);
   }
 
-  // Many messages are one drawing, and drawing takes at most a third of the time, so that the page stays responsive.
-  function soon() {
-    if (pending) return;
-    const wait = Math.max(0, lastEnd + 2 * lastTook - performance.now());
-    pending = setTimeout(() => requestAnimationFrame(() => {
-      pending = 0;
-      const begin = performance.now();
-      draw();
-      lastEnd = performance.now();
-      lastTook = lastEnd - begin;
-    }), wait);
-  }
+  // The parts of the page, in the order in which they are drawn. Each looks itself whether anything in it has changed.
+  const PARTS = [words, chart, drawRun, MoreCharts.straight, MoreCharts.panels, Sections.comparison];
 
   function draw() {
-    Sections.head();
-    controls();
-    Sections.answer();
-    Sections.comparison();
-    Details.pick(chooseRun);
-    drawUnit();
-    Details.origin();
+    for (const part of PARTS) part();
   }
 
-  // Everything that depends on the unit, the hidden curves, or the budget.
-  function drawUnit() {
+  function words() {
+    Sections.head();
+    controls();
+    Details.pick(chooseRun);
+    Sections.answer();
     slider();
     Sections.budget();
-    Sections.runs(toggle);
+    RunTable.draw(toggle);
+  }
+
+  function chart() {
     Chart.draw();
     key();
-    drawRun();
-    MoreCharts.straight();
-    MoreCharts.panels();
   }
 
   function drawRun() {
@@ -74,17 +60,14 @@ const Page = (() => {
 
   function controls() {
     const units = Model.units();
-    at("units").hidden = units.length < 2;
+    Dom.hide("units", units.length < 2);
     choice("units", "unit", units.map((unit) => [unit.key, unit.name]), Model.choices.unit, (key) => {
       Model.choices.unit = key;
-      Sections.answer();
-      Sections.comparison();
-      drawUnit();
+      draw();
     });
     choice("axis", "axis", [["log", "log"], ["linear", "linear"]], Model.choices.axis, (axis) => {
       Model.choices.axis = axis;
-      Chart.draw();
-      key();
+      chart();
     });
   }
 
@@ -112,6 +95,7 @@ const Page = (() => {
     at("budget").value = String(Math.round(STEPS * share));
   }
 
+  // Browsers send one move a frame.
   function moved() {
     const { low, high, first } = Model.range();
     const share = Number(at("budget").value) / STEPS;
@@ -119,14 +103,14 @@ const Page = (() => {
     const exact = Number(at("budget").value) === home; // back where it began, to the last digit
     Model.choices.budgets[Model.choices.unit] = exact ? first : low * (high / low) ** share;
     Sections.budget();
-    Sections.runs(toggle);
     Chart.moveBudget();
+    RunTable.draw(toggle);
   }
 
   function toggle(id) {
     const { hidden } = Model.choices;
     if (!hidden.delete(id)) hidden.add(id);
-    drawUnit();
+    draw();
   }
 
   function chooseRun(id) {
@@ -138,7 +122,7 @@ const Page = (() => {
   function key() {
     const { svg } = Dom;
     const box = (...inside) => svg("svg", { width: 26, height: 14, "aria-hidden": "true", stroke: "currentColor", fill: "none", "stroke-width": 2 }, ...inside);
-    const roles = new Set(Model.views().flatMap((view) => view.unit?.points.role ?? []));
+    const roles = new Set(Model.views().flatMap((view) => rolesOf(view.unit?.points.role ?? [])));
     const items = [["used in the fit", svg("circle", { cx: 13, cy: 7, r: 4, fill: "currentColor", stroke: "none" })]];
     if (roles.has("held out")) items.push(["held out", svg("path", { d: "M13 2 18 7 13 12 8 7Z", "stroke-width": 1.5 })]);
     if (roles.has("before")) items.push(["before the window", svg("circle", { cx: 13, cy: 7, r: 4, fill: "currentColor", stroke: "none", opacity: 0.35 })]);
@@ -147,7 +131,13 @@ const Page = (() => {
     if (runs.length <= Chart.MOST_BANDS) items.push([`${Numbers.percent(Model.document().level)} interval`, svg("rect", { x: 2, y: 2, width: 22, height: 10, fill: "currentColor", opacity: 0.2, stroke: "none" })]);
     if (runs.length <= Chart.MOST_CEILINGS && runs.some((view) => view.fit.identified)) items.push(["ceiling", svg("path", { d: "M2 7H24", "stroke-dasharray": "2 3" })]);
     if (Model.choices.axis === "linear" && runs.some((view) => view.unit.start)) items.push(["before training", svg("path", { d: "M13 1.5l1.6 3.6 3.9.4-2.9 2.6.8 3.9-3.4-2-3.4 2 .8-3.9-2.9-2.6 3.9-.4Z", fill: "currentColor", stroke: "none" })]);
-    fill("key", ...items.map(([words, mark]) => el("span", {}, box(mark), words)));
+    renew("key", ...items.map(([words, mark]) => el("span", {}, box(mark), words)));
+  }
+
+  // Of a long list, asked for at every drawing.
+  function rolesOf(list) {
+    if (!roleSets.has(list)) roleSets.set(list, [...new Set(list)]);
+    return roleSets.get(list);
   }
 
   function setTheme(theme, { remember = false } = {}) {
@@ -177,7 +167,7 @@ const Page = (() => {
   }
 
   function redraw() {
-    if (Model.document()) drawUnit();
+    if (Model.document()) draw();
   }
 
   async function copy() {

@@ -2,7 +2,7 @@
 "use strict";
 
 const Sections = (() => {
-  const { el, fill, at, table, action, rangeText } = Dom;
+  const { el, fill, say, renew, at, table, action } = Dom;
   const strong = (...children) => el("strong", {}, ...children);
   const inline = (found, options) => {
     const [center, interval] = Numbers.ranged(found.value, found.low, found.high, options);
@@ -12,11 +12,11 @@ const Sections = (() => {
   function head() {
     const whole = Model.document();
     const when = (whole.created || "").replace("T", " ").replace(/([+]00:00|Z)$/, " UTC"); // a plot has no date
-    at("title").textContent = whole.title;
+    say("title", whole.title);
     document.title = whole.title;
-    at("version").textContent = whole.version;
+    say("version", whole.version);
     const count = whole.runs.length === 1 ? whole.runs[0].source : `${whole.runs.length} runs`;
-    at("subtitle").textContent = [count, `${Numbers.percent(whole.level)} intervals`, when].filter(Boolean).join(" · ");
+    say("subtitle", [count, `${Numbers.percent(whole.level)} intervals`, when].filter(Boolean).join(" · "));
   }
 
   // The top of the page: what to do, or who is ahead.
@@ -24,7 +24,7 @@ const Sections = (() => {
     const ready = Model.fitted();
     const view = ready[0];
     const parts = Model.alone() ? (view ? oneAnswer(view) : waiting(Model.views()[0])) : manyAnswer(ready);
-    fill("answer", [...parts, ...warnings()]);
+    renew("answer", [...parts, ...warnings()]);
   }
 
   // Runs that cannot be read at the moment: what is shown of them is what was read before.
@@ -109,15 +109,15 @@ const Sections = (() => {
   // Number, interval and decision at the slider; for many runs the table below says it for each.
   function budget() {
     const range = Model.range();
-    at("budget-box").hidden = !range;
+    Dom.hide("budget-box", !range);
     if (!range) return;
     const unit = Model.unitName();
-    at("budget-amount").textContent = `${Numbers.amount(range.budget)} ${unit}`;
-    at("budget").setAttribute("aria-valuetext", `${Numbers.amount(range.budget)} ${unit}`);
+    const amount = `${Numbers.amount(range.budget)} ${unit}`;
+    say("budget-amount", amount);
+    if (at("budget").getAttribute("aria-valuetext") !== amount) at("budget").setAttribute("aria-valuetext", amount);
     const ready = Model.fitted();
     const words = Model.alone() ? forecastWords(ready[0], range.budget) : manyForecast(ready.filter((view) => view.on), range.budget);
-    const made = el("div", {}, ...words);
-    if (made.textContent !== at("forecast").textContent) fill("forecast", [...made.childNodes]); // else nothing is read out
+    renew("forecast", ...words); // what stays the same is not read out again
   }
 
   function forecastWords(view, amount) {
@@ -136,47 +136,12 @@ const Sections = (() => {
     return ["Highest: ", ...inline(top), " ", Style.swatch(view.index), ` ${view.name}`];
   }
 
-  // The runs side by side; the names switch curves on and off. Doubles as the legend.
-  function runs(onToggle) {
-    if (Model.alone()) return fill("runs");
-    const amount = Model.range()?.budget;
-    const rows = Model.ranked().map((view) => runRow(view, amount, onToggle));
-    const head = ["Run", "Now", amount ? `At ${Numbers.amount(amount)}` : "Forecast", "Ceiling", "Exponent", "Decision"];
-    const focused = document.activeElement?.dataset?.run;
-    const box = table(head, rows, { tall: rows.length > 12, label: "Runs, best first" });
-    const place = at("runs").firstChild?.scrollTop ?? 0;
-    fill("runs", box);
-    box.scrollTop = place;
-    for (const button of box.querySelectorAll(".toggle")) {
-      button.closest("tr").classList.toggle("off", button.getAttribute("aria-pressed") === "false");
-      if (button.dataset.run === focused) button.focus();
-    }
-    return box;
-  }
-
-  function runRow(view, amount, onToggle) {
-    const { fit } = view;
-    const name = toggle(view, onToggle);
-    if (!fit) return [name, { words: view.run.problem ?? (view.unit ? "no fit" : "not measured in this unit"), span: 5 }];
-    const found = Model.forecastAt(view, amount);
-    const ahead = found.passed ? ["passed", null] : Numbers.ranged(found.value, found.low, found.high);
-    const ceiling = !fit.ceiling ? ["-", null] : fit.identified ? Numbers.ranged(fit.ceiling.value, fit.ceiling.low, fit.ceiling.high) : ["not identified", null];
-    const exponent = fit.exponent ? Numbers.ranged(fit.exponent.value, fit.exponent.low, fit.exponent.high) : ["-", null];
-    return [name, { figure: [Numbers.number(fit.decision.now), null] }, { figure: ahead }, { figure: ceiling }, { figure: exponent }, action(found.action) ?? ""];
-  }
-
-  function toggle(view, onToggle) {
-    const state = ["running", "stopped"].includes(view.run.state) ? el("span", { class: "badge" }, view.run.state) : null;
-    const button = el("button", { type: "button", class: "toggle", "aria-pressed": String(view.on), "data-run": view.run.id }, Style.swatch(view.index), el("span", {}, view.name));
-    button.addEventListener("click", () => onToggle(view.run.id));
-    return state ? el("span", {}, button, " ", state) : button;
-  }
-
   function comparison() {
     const found = Model.comparison();
-    at("comparison-section").hidden = !found;
-    if (!found) return;
-    const names = new Map(Model.views().map((view) => [view.run.name, view]));
+    Dom.hide("comparison-section", !found);
+    const views = Model.views();
+    if (!found || !Changed.since("comparison", found, Style.isDark(), views.map((view) => view.name).join("\n"))) return;
+    const names = new Map(views.map((view) => [view.run.name, view]));
     const label = (name) => names.get(name)?.name ?? name;
     const rows = found.pairs.map((pair, i) => pairRow(pair, found.words[i], names.get(pair.challenger), label));
     const head = ["Run", "Verdict", "Ceiling difference", "P(higher · equal · lower)", "Midpoint ratio", "To know"];
@@ -199,5 +164,5 @@ const Sections = (() => {
     ];
   }
 
-  return { head, answer, budget, runs, comparison, rangeText };
+  return { head, answer, budget, comparison };
 })();

@@ -3,9 +3,16 @@
 
 const Style = (() => {
   const settings = JSON.parse(document.getElementById("palette").textContent);
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const known = new Map(); // asking the browser for a colour makes it compute the styles of the whole page
   const isDark = () => document.documentElement.dataset.theme === "dark";
+  const css = (name) => remembered(`${isDark()} ${name}`, () => getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  const font = () => remembered("font", () => getComputedStyle(document.body).fontFamily);
   const narrow = () => window.innerWidth < 640;
+
+  function remembered(key, ask) {
+    if (!known.has(key)) known.set(key, ask());
+    return known.get(key);
+  }
 
   function of(index) {
     const colours = isDark() ? settings.dark : settings.light;
@@ -57,7 +64,7 @@ const Style = (() => {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", hovermode: "closest", showlegend: false,
       uirevision: keep, dragmode: narrow() ? false : "zoom",
       margin: small ? { l: 8, r: 8, t: 6, b: 8 } : { l: 10, r: 12, t: 28, b: 10 },
-      font: { family: getComputedStyle(document.body).fontFamily, color: css("--ink"), size: 13 },
+      font: { family: font(), color: css("--ink"), size: 13 },
       hoverlabel: { bgcolor: css("--raised"), bordercolor: css("--line"), font: { color: css("--ink"), size: 13 }, align: "left" },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: css("--muted"), activecolor: css("--ink") },
       xaxis: { ...base, ...x, title: title(x.title) }, yaxis: { ...base, ...y, title: title(y.title) },
