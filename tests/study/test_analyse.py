@@ -77,6 +77,15 @@ def test_every_seed_and_every_cell_is_extrapolated(analysis: Analysis) -> None:
     assert found.coverage == np.mean([row.low <= row.actual <= row.high for row in rows])
 
 
+def test_more_seeds_do_not_narrow_the_forecast_of_a_cell(analysis: Analysis) -> None:
+    own = [row for row in analysis.extrapolation if row.cell == "base"]
+    *seeds, cell = own
+    assert cell.seed is None
+    for key in ("value", "low", "high", "actual"):
+        assert getattr(cell, key) == pytest.approx(np.mean([getattr(row, key) for row in seeds]))
+    assert cell.points == sum(row.points for row in seeds)
+
+
 def test_a_curve_that_was_stopped_is_not_extrapolated() -> None:
     short = {"base": CURVES["base"], "worse": {seed: one.head(8) for seed, one in CURVES["worse"].items()}}
 

@@ -41,6 +41,9 @@ class FakeRunner:
     def curve(self, *_: object, **__: object) -> list[Series]:
         return [Series.of([1.0, 2.0], [0.3, 0.4])]
 
+    def downstream(self, *_: object, **__: object) -> dict[str, Series]:
+        return {}
+
     def progress(self, *_: object, **__: object) -> Progress:
         return Progress()
 

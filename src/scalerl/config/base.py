@@ -11,6 +11,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from scalerl.errors import InputError
+
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -20,6 +22,8 @@ Name = Annotated[str, Field(min_length=1)]
 
 IMPOSSIBLE = "impossible"
 """Error type of a combination of values that are each allowed."""
+REFUSED = "refused"
+"""Error type of something that was checked apart, with its message ready."""
 
 
 class Frozen(BaseModel):
@@ -37,3 +41,9 @@ def impossible(key: str, value: object, allowed: str, against: str = "") -> Pyda
     """
     context = {"key": key, "value": value, "allowed": allowed, "against": against}
     return PydanticCustomError(IMPOSSIBLE, "{key} is {value}; allowed: {allowed}", context)
+
+
+def refused(error: InputError, key: str) -> PydanticCustomError:
+    """An error that says everything already; `key`: the dotted key behind it, from the root of the config."""
+    context = {"what": error.what, "value": error.value, "allowed": error.allowed, "key": key}
+    return PydanticCustomError(REFUSED, "{what} is {value}; allowed: {allowed}", context)

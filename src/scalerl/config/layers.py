@@ -1,8 +1,9 @@
 """TOML layers: where values come from, and how a later layer changes an earlier one.
 
-Used by `load`. A layer is a table of values and a label for messages. Merging goes key by key, with one rule: a layer
+Used by `load`. A layer is a table of values and a label for messages. Merging goes key by key, with two rules: a layer
 that changes the tag of a table with variants (`recipe.loss.surrogate`) replaces that table, because the parameters of
-the old variant mean nothing to the new one. Nothing is validated here except the syntax.
+the old variant mean nothing to the new one; and an empty table in the place of one whose names are the user's own
+(`scale.evaluation.downstream = {}`) empties it. Nothing is validated here except the syntax.
 """
 
 from __future__ import annotations
@@ -129,7 +130,9 @@ def _over(below: Any, above: Any, tags: Mapping[KeyPath, str], path: KeyPath) ->
     if not isinstance(below, Mapping) or not isinstance(above, Mapping):
         return above
     tag = tags.get(path)
-    if tag is not None and tag in above and above[tag] != below.get(tag):
+    if tag == "" and not above:
+        return {}
+    if tag and tag in above and above[tag] != below.get(tag):
         return dict(above)
     merged = {key: _over(below[key], above[key], tags, (*path, key)) if key in above else below[key] for key in below}
     return merged | {key: value for key, value in above.items() if key not in below}

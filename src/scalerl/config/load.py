@@ -29,7 +29,7 @@ from scalerl.config.layers import (
 )
 from scalerl.config.refusal import refusal
 from scalerl.config.run import RunConfig
-from scalerl.config.schema import tagged_tables
+from scalerl.config.schema import table_rules
 from scalerl.errors import InputError
 
 Changes = dict[str, tuple[Any, Any]]
@@ -109,7 +109,7 @@ def digest(config: RunConfig) -> str:
 
 def _build(layers: Sequence[Layer], overrides: Sequence[Layer]) -> tuple[RunConfig, dict[KeyPath, str]]:
     """Overrides act as one layer, so that their order does not matter to a changed tag."""
-    tags = tagged_tables(RunConfig)
+    tags = table_rules(RunConfig)
     together = [Layer("--set", combine(overrides))] if overrides else []
     values, origins = merge([*layers, *together], tags)
     for layer in overrides:

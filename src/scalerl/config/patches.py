@@ -15,7 +15,7 @@ from scalerl.config.layers import KeyPath, leaves, nested, overlay
 from scalerl.config.load import Changes, to_dict
 from scalerl.config.refusal import refusal
 from scalerl.config.run import RunConfig
-from scalerl.config.schema import tagged_tables
+from scalerl.config.schema import table_rules
 from scalerl.errors import InputError
 
 
@@ -24,7 +24,7 @@ class Patches:
 
     def __init__(self, base: RunConfig) -> None:
         self._base = to_dict(base)
-        self._tags = tagged_tables(RunConfig)
+        self._tags = table_rules(RunConfig)
 
     def apply(self, changes: Mapping[str, Any], where: str) -> RunConfig:
         """The base with some dotted keys changed; a changed tag resets its table to the variant's defaults."""

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from scalerl.config.base import IMPOSSIBLE
+from scalerl.config.base import IMPOSSIBLE, REFUSED
 from scalerl.config.schema import allowed, every_key, field_at, model_at, owners, tag_key
 from scalerl.errors import InputError
 
@@ -32,6 +32,10 @@ def refusal(error: ValidationError, root: type[BaseModel], data: Any, origins: O
         return _unknown_key(path, root, data, origins)
     if detail["type"] == IMPOSSIBLE:
         return _impossible(detail, path, origins)
+    if detail["type"] == REFUSED:
+        context = detail["ctx"]
+        where = origin(tuple(str(context["key"]).split(".")), origins)
+        return InputError(context["what"], context["value"], context["allowed"], where)
     return _bad_value(detail, path, root, data, origins)
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from scalerl.config.base import Frozen, impossible
+from scalerl.config.downstream import changed_task, refuse_trained
 from scalerl.config.recipe import Interruption, LengthControl, LengthPenalty, RecipeConfig
 from scalerl.config.scale import ScaleConfig, Tokens
 
@@ -78,15 +79,45 @@ class RunConfig(Frozen):
 
     @model_validator(mode="after")
     def _length_fits(self) -> Self:
-        """A share of a small budget can round to nothing."""
-        length, limits, tokens = self.recipe.length, self.length, self.scale.tokens
-        if isinstance(length, Interruption) and isinstance(limits, InterruptionWindow) and limits.low_tokens < 1:
-            allowed = _at_least_one("scale.tokens.thinking", tokens.thinking)
-            raise impossible("recipe.length.low_share", length.low_share, allowed, "scale.tokens.thinking")
-        if isinstance(length, LengthPenalty) and isinstance(limits, PenaltyRange) and limits.cache_tokens < 1:
-            allowed = _at_least_one("scale.tokens.thinking + scale.tokens.answer", tokens.response)
-            raise impossible("recipe.length.cache_share", length.cache_share, allowed, "scale.tokens")
+        _check_length(self.recipe.length, self.scale.tokens, "scale.tokens")
         return self
+
+    @model_validator(mode="after")
+    def _downstream_sets_work(self) -> Self:
+        for name in self.scale.evaluation.downstream:
+            run = self.downstream(name)
+            refuse_trained(self.scale.task, run.scale.task, f"{set_key(name)}.task")
+            _check_length(self.recipe.length, run.scale.tokens, f"{set_key(name)}.tokens")
+        return self
+
+    def downstream(self, name: str) -> Self:
+        """This run, with the task and the sizes of one of its downstream sets in the place of its own: whatever
+        measures the one measures the other."""
+        scale, found = self.scale, self.scale.evaluation.downstream[name]
+        own = {"problems": found.problems, "samples": found.samples, "temperature": found.temperature}
+        evaluation = scale.evaluation.model_copy(
+            update={key: value for key, value in own.items() if value} | {"downstream": {}}
+        )
+        task = changed_task(scale.task, found.task, f"{set_key(name)}.task")
+        tokens = scale.set_tokens(name)
+        changed = scale.model_copy(update={"task": task, "tokens": tokens, "evaluation": evaluation})
+        return self.model_copy(update={"scale": changed})
+
+
+def set_key(name: str) -> str:
+    """The dotted key of a downstream set."""
+    return f"scale.evaluation.downstream.{name}"
+
+
+def _check_length(length: LengthControl, tokens: Tokens, key: str) -> None:
+    """A share of a small budget can round to nothing. `key`: of the budgets."""
+    limits = resolve_length(length, tokens)
+    if isinstance(length, Interruption) and isinstance(limits, InterruptionWindow) and limits.low_tokens < 1:
+        allowed = _at_least_one(f"{key}.thinking", tokens.thinking)
+        raise impossible("recipe.length.low_share", length.low_share, allowed, f"{key}.thinking")
+    if isinstance(length, LengthPenalty) and isinstance(limits, PenaltyRange) and limits.cache_tokens < 1:
+        allowed = _at_least_one(f"{key}.thinking + {key}.answer", tokens.response)
+        raise impossible("recipe.length.cache_share", length.cache_share, allowed, key)
 
 
 def _at_least_one(budget: str, tokens: int) -> str:

@@ -6,11 +6,13 @@ and the pipeline; holds no defaults that a preset should state.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, Strict, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, Strict, model_serializer, model_validator
 
-from scalerl.config.base import Count, Fraction, Frozen, NonNegative, Positive, impossible
+from scalerl.config.base import Count, Fraction, Frozen, NonNegative, Positive, Share, impossible
+from scalerl.config.downstream import DownstreamSet
 from scalerl.config.policy import Model, WarmStart
 from scalerl.config.task import Task
 
@@ -82,6 +84,21 @@ class Evaluation(Frozen):
     """Answers for each problem: the pass rate is mean@samples."""
     temperature: Positive
     """Sampling temperature of an evaluation. Not stated in the paper."""
+    downstream: dict[str, DownstreamSet] = Field(default={})
+    """Sets from another distribution, by name, measured beside the held-out problems; empty: none."""
+
+    @model_validator(mode="after")
+    def _names_can_be_keys(self) -> Self:
+        for name in self.downstream:
+            if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+                raise impossible("downstream", name, "names of letters, digits, - and _")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A run without sets is the run that it was before there were any: its digest must not change."""
+        values: dict[str, Any] = dump(self)
+        return values if self.downstream else {key: value for key, value in values.items() if key != "downstream"}
 
 
 class Budget(Frozen):
@@ -110,11 +127,38 @@ class Trainer(Frozen):
     """Recompute activations in the backward pass: less memory, about a third more work."""
 
 
+class Vllm(Frozen):
+    """How vLLM is started. The context follows from `tokens`, the rows from `generator.rows`."""
+
+    tensor_parallel: Count = 1
+    """GPUs, or CPU processes, that one copy of the policy is spread over."""
+    gpu_memory_share: Share = 0.9
+    """Share of a GPU's memory that vLLM takes."""
+    cpu_cache_gb: Positive = 1.0
+    """On a CPU: memory of its keys and values."""
+    compiled: bool = False
+    """Compile the policy, and capture CUDA graphs: starts minutes later, and is faster on GPUs."""
+
+
 class Generator(Frozen):
     """The engine that writes rollouts."""
 
     rows: Count
     """Rollouts that are decoded together; a finished row is refilled at once."""
+    engine: Literal["embedded", "vllm"] = "embedded"
+    """Our own, in the generator's process; or vLLM, in processes of its own."""
+    vllm: Vllm = Vllm()
+    """Only for vLLM."""
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_usual(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A run of the embedded engine is the run that it was before there was another: its digest must not change."""
+        values: dict[str, Any] = dump(self)
+        if self.engine == "embedded":
+            del values["engine"]
+            if self.vllm == Vllm():
+                del values["vllm"]
+        return values
 
 
 class Launcher(Frozen):
@@ -127,6 +171,21 @@ class Launcher(Frozen):
     decode_slowdown: Positive = 3.0
     """`inline` only: virtual time of a FLOP of decoding, in FLOPs of training. It decides how far the generator runs
     ahead. 3 makes a sampled and a trained token cost the same, which is about what small models do on a CPU."""
+    trainers: Count = 1
+    """Processes that train the policy together, its parameters and optimiser spread over them (FSDP2). A run may go on
+    with another number of them."""
+
+    @model_validator(mode="after")
+    def _inline_is_one_process(self) -> Self:
+        if self.kind == "inline" and self.trainers > 1:
+            raise impossible("trainers", self.trainers, "1, because inline is one process", "kind")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_one_trainer(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A run of one trainer is the run that it was before there could be more: its digest must not change."""
+        values: dict[str, Any] = dump(self)
+        return {key: value for key, value in values.items() if key != "trainers" or value != 1}
 
 
 class ScaleConfig(Frozen):
@@ -160,6 +219,16 @@ class ScaleConfig(Frozen):
     """Which processes there are."""
 
     @property
+    def context(self) -> int:
+        """The longest sequence of training and evaluation: what the policy must have room for."""
+        return max([self.tokens.context, *(self.set_tokens(name).context for name in self.evaluation.downstream)])
+
+    def set_tokens(self, name: str) -> Tokens:
+        """The token budgets of a downstream set."""
+        own = self.evaluation.downstream[name].tokens.model_dump()
+        return self.tokens.model_copy(update={key: value for key, value in own.items() if value})
+
+    @property
     def task_settings(self) -> dict[str, Any]:
         """What `scalerl.tasks.build_task` takes."""
         return self.task.settings | {"held_out_problems": self.evaluation.problems}
@@ -170,6 +239,15 @@ class ScaleConfig(Frozen):
         if given < needed:
             allowed = f"at least one whole sequence (tokens.prompt + thinking + answer), {needed}"
             raise impossible("trainer.micro_batch_tokens", given, allowed, "tokens")
+        return self
+
+    @model_validator(mode="after")
+    def _engine_fits(self) -> Self:
+        if self.generator.engine == "vllm" and self.launcher.kind == "inline":
+            raise impossible("launcher.kind", "inline", "local, because vLLM knows no virtual time", "generator.engine")
+        if self.generator.engine == "embedded" and self.generator.vllm != Vllm():
+            allowed = "vllm, because options of vLLM are given"
+            raise impossible("generator.engine", "embedded", allowed, "generator.vllm")
         return self
 
     @model_validator(mode="after")

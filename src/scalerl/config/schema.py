@@ -42,12 +42,21 @@ def model_of(field: FieldInfo, value: Any) -> Model | None:
     return options.get(str(value.get(key))) if isinstance(value, Mapping) else None
 
 
+def entry_of(field: FieldInfo) -> Model | None:
+    """The model of every entry, where a table's names are the user's own."""
+    return _entry(field.annotation) if _is_free(field.annotation) else None
+
+
 def field_at(root: Model, data: Any, path: tuple[str, ...]) -> FieldInfo | None:
     """The field at a path, following the variants that `data` chose; None where there is no such field."""
     model: Model | None = root
-    field = None
+    field: FieldInfo | None = None
     for key in path:
-        field = None if model is None else model.model_fields.get(key)
+        entry = None if field is None else entry_of(field)
+        if entry is not None:
+            field = FieldInfo(annotation=entry)
+        else:
+            field = None if model is None else model.model_fields.get(key)
         if field is None:
             return None
         data = data.get(key) if isinstance(data, Mapping) else None
@@ -80,6 +89,19 @@ def tagged_tables(root: Model, prefix: tuple[str, ...] = ()) -> dict[tuple[str, 
         for model in variants(field).values():
             found.update(tagged_tables(model, path))
     return found
+
+
+def table_rules(root: Model) -> dict[tuple[str, ...], str]:
+    """What `layers` must know: the tag of every table with variants, and "" for a table of the user's own names."""
+    return tagged_tables(root) | dict.fromkeys(_free_tables(root), "")
+
+
+def _free_tables(root: Model, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, field in root.model_fields.items():
+        if _is_free(field.annotation):
+            yield (*prefix, name)
+        for model in variants(field).values():
+            yield from _free_tables(model, (*prefix, name))
 
 
 def every_key(root: Model, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
@@ -118,9 +140,19 @@ def _words(annotation: Any) -> str:
     if origin is tuple:
         each = [bound for part in get_args(parameters[0])[1:] for bound in map(_bound, part.metadata) if bound]
         return f"a list of {len(parameters)} numbers" + (f", each {' and '.join(each)}" if each else "")
-    if origin is dict:
-        return "a table of plain values"
+    if _is_free(annotation):
+        return "a table of plain values" if _entry(annotation) is None else "a table of named tables"
     return _TYPES.get(annotation, str(annotation))
+
+
+def _is_free(annotation: Any) -> bool:
+    """A table whose names are the user's own."""
+    return get_origin(annotation) is dict
+
+
+def _entry(annotation: Any) -> Model | None:
+    value = get_args(annotation)[1]
+    return value if isinstance(value, type) and issubclass(value, BaseModel) else None
 
 
 def _members(annotation: Any) -> tuple[Any, ...]:

@@ -33,7 +33,9 @@ def _dotted(values: object) -> object:
 
 
 def _is_plain(value: object) -> bool:
-    """What JSON can hold, tables aside."""
+    """What JSON can hold; of tables only an empty one is a value."""
+    if isinstance(value, Mapping):
+        return not value
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
     return isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
@@ -191,6 +193,8 @@ class CommandTrainer(Frozen):
     """When the steps of the log begin anew: the later part replaces the earlier, or counts on from it."""
     bounded: bool = True
     """Values are shares from 0 to 1; false for mean rewards."""
+    downstream: dict[str, str] = Field(default={})
+    """Metrics of downstream sets in the same log, by the name of the set."""
 
     @property
     def reading(self) -> dict[str, Any]:

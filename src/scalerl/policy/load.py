@@ -86,7 +86,7 @@ def _pretrained(run: RunConfig, model: PretrainedModel) -> Path:
 def _tiny(
     run: RunConfig, model: LlamaModel | MoeModel, cache: Path, progress: Callable[[Progress], None] | None
 ) -> Path:
-    shape = _shape(model, run.scale.tokens.context)
+    shape = _shape(model, run.scale.context)
     warm = run.scale.warm_start
     if not isinstance(warm, SftWarmStart):
         return _random(shape, run.seed, cache)
@@ -132,7 +132,7 @@ def _check_text(run: RunConfig, tokenizer: PreTrainedTokenizerBase) -> None:
 
 def _check_context(run: RunConfig, model: PreTrainedModel, folder: Path) -> None:
     context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    needed = run.scale.tokens.context
+    needed = run.scale.context
     if context is not None and needed > context:
         what = "scale.tokens: prompt + thinking + answer"
         raise InputError(what, needed, f"at most the context of the policy, {context}", str(folder))

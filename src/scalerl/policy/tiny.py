@@ -7,7 +7,7 @@ Used by `sft` and by whoever wants a policy without a download. A folder written
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from torch import Tensor
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
@@ -169,10 +170,15 @@ def new_policy(shape: Shape, seed: int) -> tuple[PreTrainedModel, PreTrainedToke
     return model, tokenizer
 
 
-def save_policy(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Config, weights and tokenizer into an existing folder."""
+def save_policy(
+    folder: Path,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    weights: Mapping[str, Tensor] | None = None,
+) -> None:
+    """Config, weights and tokenizer into an existing folder; `weights`: in the place of the model's own."""
     with no_progress_bars(), disk_errors():
-        model.save_pretrained(folder)
+        model.save_pretrained(folder, state_dict=None if weights is None else dict(weights))
     tokenizer.save_pretrained(folder)
 
 

@@ -1,4 +1,5 @@
-"""The figure of a study through matplotlib: forests of ceiling and exponent differences, and every cell's curve.
+"""The figure of a study through matplotlib: forests of ceiling and exponent differences, every cell's curve, and
+downstream sets against held-out.
 
 Called by the study report command for png, svg and pdf. The same results give the same bytes; canvas and file are those
 of `figures`.
@@ -16,6 +17,7 @@ from scalerl import numbers
 from scalerl.curves.laws import sigmoid
 from scalerl.report import palette
 from scalerl.report.figures import save
+from scalerl.report.study_downstream import downstream_sets, ends_of
 from scalerl.report.study_words import Document
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ _COLOURS = {
     "lowers the ceiling": palette.VERMILLION, "slower": palette.VERMILLION,
 }  # fmt: skip
 COLUMNS = 4
+_SCATTER_HEIGHT = 3.0
 
 
 def write_study_figure(results: Document, path: Path, title: str | None = None) -> Path:
@@ -35,15 +38,16 @@ def write_study_figure(results: Document, path: Path, title: str | None = None) 
 
 
 def study_figure(results: Document, title: str | None = None) -> Figure:
-    """Forests above, curves below; a study without anything to compare has only curves."""
+    """Forests above, curves below, then downstream sets; a part without content is left out."""
     from matplotlib.figure import Figure
 
     choices, cells = list(results["choices"]), _others(results)
-    lines = -(-len(cells) // COLUMNS)
+    sets = [one for one in downstream_sets(results) if one["cells"]]
+    lines, set_lines = -(-len(cells) // COLUMNS), -(-len(sets) // COLUMNS)
     forest_height = 1.2 + 0.32 * len(choices) if choices else 0.0
-    figure = Figure(figsize=(12, 0.7 + forest_height + 2.3 * lines), dpi=150, layout="constrained", facecolor="white")
+    heights = [height for height in (forest_height, 2.3 * lines, _SCATTER_HEIGHT * set_lines) if height]
+    figure = Figure(figsize=(12, 0.7 + sum(heights)), dpi=150, layout="constrained", facecolor="white")
     figure.suptitle(numbers.name(title or f"Study {results['study']}", 90), x=0.01, ha="left", parse_math=False)
-    heights = [*([forest_height] if choices else []), *([2.3 * lines] if lines else [])]
     parts = figure.subfigures(len(heights) or 1, 1, height_ratios=heights or [1.0], squeeze=False)[:, 0].tolist()
     if choices:
         left, right = parts.pop(0).subplots(1, 2, sharey=True)
@@ -52,6 +56,9 @@ def study_figure(results: Document, title: str | None = None) -> Figure:
     if lines:
         grid = parts.pop(0).subplots(lines, COLUMNS, sharex=True, sharey=True, squeeze=False)
         _draw_curves(results, cells, [axes for row in grid for axes in row])
+    if sets:
+        grid = parts.pop(0).subplots(set_lines, COLUMNS, squeeze=False)
+        _draw_sets(results["base"], sets, [axes for row in grid for axes in row])
     return figure
 
 
@@ -105,3 +112,28 @@ def _draw_cell(axes: Axes, cell: Document, colour: str, style: str) -> None:
         law = [cell["joint"][name]["value"] for name in ("floor", "ceiling", "exponent", "midpoint")]
         there = np.geomspace(compute.min(), compute.max(), 80)
         axes.plot(there, sigmoid(there, *law), color=colour, lw=1.5, ls=style)
+
+
+def _draw_sets(base: str, sets: Sequence[Document], grid: Sequence[Axes]) -> None:
+    """One panel for each set, one point with its intervals over seeds for each cell."""
+    for axes, one in zip(grid, sets, strict=False):
+        for cell, x, y in ends_of(one):
+            colour = palette.GREY if cell == base else palette.BLUE
+            if x.low is not None and x.high is not None:
+                axes.plot([x.low, x.high], [y.value, y.value], color=colour, lw=1, alpha=0.5)
+            if y.low is not None and y.high is not None:
+                axes.plot([x.value, x.value], [y.low, y.high], color=colour, lw=1, alpha=0.5)
+            axes.plot([x.value], [y.value], "o", ms=4, color=colour)
+            name = numbers.name(cell, 22)
+            axes.annotate(name, (x.value, y.value), (3, 3), textcoords="offset points", fontsize=6, parse_math=False)
+        rho = (
+            "" if one["correlation"] is None else f", rank correlation {numbers.number(one['correlation']['value'], 2)}"
+        )
+        axes.set_title(f"{numbers.name(one['name'], 24)}{rho}", loc="left", fontsize=9, parse_math=False)
+        axes.grid(True, color="#ECECEC", lw=0.8)
+        axes.tick_params(labelsize=7)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_xlabel("held-out, at the end", fontsize=8)
+        axes.set_ylabel("downstream, at the end", fontsize=8)
+    for axes in grid[len(sets) :]:
+        axes.set_visible(False)

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from importlib.resources import files
 
 from scalerl import __version__, numbers
+from scalerl.report.study_downstream import correlation_words, downstream_sets, scatter
 from scalerl.report.study_sections import Section, Table, sections
 from scalerl.report.study_svg import Drawn, Plane, Span, cell_chart, strip, strip_ticks
 from scalerl.report.study_words import Document, about, estimate_of, findings, missing, paper_of, shown
@@ -45,6 +46,7 @@ def _body(results: Document) -> Iterable[str]:
     yield from _answer(results)
     yield from _forests(results)
     yield from _curves(results)
+    yield from _scatters(results)
     for section in sections(results):
         yield _section(section)
 
@@ -120,6 +122,24 @@ def _curves(results: Document) -> Iterable[str]:
         yield (
             f'<figure class="panel"><h3>{_text(name)} {badge}</h3>{cell_chart(one, base, plane, words)}{said}</figure>'
         )
+    yield "</div></section>"
+
+
+def _scatters(results: Document) -> Iterable[str]:
+    """Every downstream set against the held-out value."""
+    measured = [one for one in downstream_sets(results) if one["cells"]]
+    if not measured:
+        return
+    yield '<section class="study"><h2>Downstream</h2>'
+    yield (
+        '<p class="muted">Where each cell ends on the set, against where it ends on held-out problems; lines are '
+        "intervals over seeds, grey is the base.</p>"
+    )
+    yield '<div class="panels">'
+    for one in measured:
+        picture = scatter(one, results["base"], f"{one['name']} against held-out, one point for each cell")
+        said = _text(correlation_words(one), 400)
+        yield f'<figure class="panel"><h3>{_text(one["name"])}</h3>{picture}<p class="paper">{said}</p></figure>'
     yield "</div></section>"
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from scalerl import numbers
 from scalerl.curves.results import Estimate
+from scalerl.report.study_downstream import HEAD, downstream_lines, downstream_rows, downstream_sets
 from scalerl.report.study_words import NONE_SHOWN, Document, chances, paper_of, shown
 
 
@@ -34,8 +35,8 @@ class Section:
 def sections(results: Document) -> list[Section]:
     """Everything there is to say, in the order of interest; parts without content are left out."""
     made = [
-        _choices(results), _joint(results), _extrapolation(results), _race(results), _replay(results),
-        _stability(results), _cells(results),
+        _choices(results), _joint(results), _extrapolation(results), _downstream(results), _race(results),
+        _replay(results), _stability(results), _cells(results),
     ]  # fmt: skip
     return [section for section in made if section is not None]
 
@@ -124,6 +125,13 @@ def _extrapolation(results: Document) -> Section | None:
             )
     head = ("Cell", "Seed", "Forecast", "What came", "Error", "Interval")
     return Section("extrapolation", "Did the forecasts hold?", tuple(lines), (Table(head, tuple(rows)),))
+
+
+def _downstream(results: Document) -> Section:
+    tables = tuple(
+        Table((f"{HEAD[0]}, set {one['name']}", *HEAD[1:]), downstream_rows(one)) for one in downstream_sets(results)
+    )
+    return Section("downstream", "Downstream against held-out", tuple(downstream_lines(results)), tables)
 
 
 def _race(results: Document) -> Section | None:

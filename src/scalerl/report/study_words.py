@@ -10,6 +10,7 @@ from typing import Any
 
 from scalerl import numbers
 from scalerl.curves.results import Estimate
+from scalerl.report.study_downstream import correlation_words, downstream_sets
 
 Document = Mapping[str, Any]
 RAISES, LOWERS, FASTER, SLOWER = "raises the ceiling", "lowers the ceiling", "faster", "slower"
@@ -50,7 +51,7 @@ def findings(results: Document) -> list[str]:
         words.append(f"Only the speed moves: {'; '.join(parts)}.")
     if named[NONE_SHOWN]:
         words.append(f"No difference shown: {_listed(named[NONE_SHOWN])}.")
-    return words
+    return words + [correlation_words(one) for one in downstream_sets(results) if one["correlation"] is not None]
 
 
 def names_with(results: Document, verdict: str) -> list[str]:

@@ -50,17 +50,23 @@ class CommandRunner:
         return start_child(command, place, f"{job.name}, {share:.4g} of the budget: {shlex.join(command)}")
 
     def curve(self, job: Job, place: Path) -> list[Series]:
-        log = fill(self._trainer.log, self._values(job, place, 1.0))
-        if not Path(log).exists() or (Path(log).is_dir() and not any(Path(log).iterdir())):
-            raise InputError("the command left no log (runner.log)", where=log)
-        found = read_table(log, **self._trainer.reading)
-        if len(found) != 1:
-            raise InputError("curves in the log of one job (runner.log)", len(found), "one curve", log)
-        return [replace(series, name=f"{job.cell}, seed {job.seed}") for series in found]
+        return [self._read(job, place, {})]
+
+    def downstream(self, job: Job, place: Path) -> dict[str, Series]:
+        return {name: self._read(job, place, {"y": metric}) for name, metric in self._trainer.downstream.items()}
 
     def progress(self, job: Job, place: Path) -> Progress:  # noqa: ARG002  # the protocol's
         """A log of another trainer can be large: nothing is read at a glance."""
         return Progress()
+
+    def _read(self, job: Job, place: Path, asked: Mapping[str, Any]) -> Series:
+        log = fill(self._trainer.log, self._values(job, place, 1.0))
+        if not Path(log).exists() or (Path(log).is_dir() and not any(Path(log).iterdir())):
+            raise InputError("the command left no log (runner.log)", where=log)
+        found = read_table(log, **{**self._trainer.reading, **asked})
+        if len(found) != 1:
+            raise InputError("curves in the log of one job (runner.log)", len(found), "one curve", log)
+        return replace(found[0], name=f"{job.cell}, seed {job.seed}")
 
     def _values(self, job: Job, place: Path, share: float) -> dict[str, Any]:
         given = (job.seed, str((place / RUN).absolute()), self._trainer.budget_at(share), share)

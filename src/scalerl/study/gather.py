@@ -46,6 +46,8 @@ class Gathered:
     """Compute of each cell's full budget, for cells with a curve: the mean over seeds of last compute / share used."""
     stability: tuple[Stability, ...]
     decisions: tuple[Record, ...]
+    downstream: Mapping[str, Mapping[str, Mapping[int, Series]]]
+    """Downstream set -> cell -> seed -> curve."""
 
     @property
     def base(self) -> str:
@@ -63,6 +65,7 @@ def gather(folder: StudyFolder, runner: Runner | None = None) -> Gathered:
     states: list[JobState] = []
     signs: list[Stability] = []
     curves: dict[str, dict[int, Series]] = {cell.name: {} for cell in folder.plan.cells}
+    sets: dict[str, dict[str, dict[int, Series]]] = {}
     for job in every_job(folder):
         outcome = folder.outcome(job)
         states.append(_state(job, outcome))
@@ -70,9 +73,19 @@ def gather(folder: StudyFolder, runner: Runner | None = None) -> Gathered:
             continue  # a seed that came to a stopped cell later is pruned without ever having run
         (series,) = runner.curve(job, folder.job_path(job))
         curves[job.cell][job.seed] = series
+        for name, found in runner.downstream(job, folder.job_path(job)).items():
+            sets.setdefault(name, {}).setdefault(job.cell, {})[job.seed] = found
         width = 1.0 if bounds_of(folder) is not None else float(np.ptp(series.value)) if len(series) else 1.0
         signs.append(stability(job.cell, job.seed, series, folder.run_path(job), width))
-    return Gathered(folder, tuple(states), curves, _full(states, curves), tuple(signs), tuple(folder.decisions()))
+    full, decisions = _full(states, curves), tuple(folder.decisions())
+    return Gathered(folder, tuple(states), curves, full, tuple(signs), decisions, _in_order(sets, tuple(curves)))
+
+
+def _in_order(
+    sets: Mapping[str, Mapping[str, Mapping[int, Series]]], cells: tuple[str, ...]
+) -> dict[str, dict[str, Mapping[int, Series]]]:
+    """Cell by cell as the study has them, however the jobs were ordered."""
+    return {name: {cell: found[cell] for cell in cells if cell in found} for name, found in sorted(sets.items())}
 
 
 def _state(job: Job, outcome: Outcome | None) -> JobState:

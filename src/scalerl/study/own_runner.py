@@ -52,8 +52,11 @@ class OwnRunner:
         return start_child([*command, "--budget", budget], place, f"{job.name}, up to {budget}", THREADS)
 
     def curve(self, job: Job, place: Path) -> list[Series]:
-        name = f"{job.cell}, seed {job.seed}"
-        return [replace(series, name=name) for series in read_table(place / RUN, x=self._x)]
+        return [self._read(job, place)]
+
+    def downstream(self, job: Job, place: Path) -> dict[str, Series]:
+        names = job.settings["config"]["scale"]["evaluation"].get("downstream", {})
+        return {name: self._read(job, place, f"downstream/{name}") for name in names}
 
     def progress(self, job: Job, place: Path) -> Progress:
         run = place / RUN
@@ -65,6 +68,10 @@ class OwnRunner:
         if step is None:
             return Progress(0.0, value)
         return Progress(_share(job.settings["config"]["scale"], step), value, step.get("wall_s"))
+
+    def _read(self, job: Job, place: Path, metric: str | None = None) -> Series:
+        (series,) = read_table(place / RUN, x=self._x, y=metric)
+        return replace(series, name=f"{job.cell}, seed {job.seed}")
 
 
 class Ended:

@@ -18,6 +18,7 @@ from scalerl.curves import Fit
 from scalerl.curves.results import Estimate
 from scalerl.series import Series
 from scalerl.study.analyse import Analysis, analyse
+from scalerl.study.downstream import CellDownstream, downstream
 from scalerl.study.extrapolation import Extrapolated, summarise
 from scalerl.study.folder import StudyFolder
 from scalerl.study.gather import Gathered, gather
@@ -63,6 +64,7 @@ def results_document(gathered: Gathered) -> Document:
         "ranking": list(analysis.ranking),
         "extrapolation": _extrapolation(analysis),
         "stability": _stability(gathered),
+        "downstream": _downstream(gathered),
         "decisions": [{key: line[key] for key in _DECISION if key in line} for line in gathered.decisions],
     }
     found: Document = rounded(document)
@@ -86,6 +88,31 @@ def _stability(gathered: Gathered) -> list[Document]:
     """Cell by cell, however the jobs were ordered."""
     order = {cell.name: index for index, cell in enumerate(gathered.folder.plan.cells)}
     return [asdict(one) for one in sorted(gathered.stability, key=lambda one: (order[one.cell], one.seed))]
+
+
+def _downstream(gathered: Gathered) -> list[Document]:
+    """Each set; empty for a study without any."""
+    return [
+        {
+            "name": one.name,
+            "correlation": None if one.correlation is None else asdict(one.correlation),
+            "ranked": one.ranked,
+            "reason": one.reason,
+            "cells": [_on_set(cell) for cell in one.cells],
+        }
+        for one in downstream(gathered.downstream, gathered.curves, gathered.full, gathered.settings)
+    ]
+
+
+def _on_set(cell: CellDownstream) -> Document:
+    return {
+        "name": cell.cell,
+        "in_distribution": asdict(cell.in_distribution),
+        "value": asdict(cell.value),
+        "whole": cell.whole,
+        "joint": _of(cell.joint),
+        "seeds": [{"seed": seed, **asdict(end), "curve": _curve(cell.curves[seed])} for seed, end in cell.ends.items()],
+    }
 
 
 def _axes(gathered: Gathered) -> Document:

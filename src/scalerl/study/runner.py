@@ -57,6 +57,9 @@ class Runner(Protocol):
     def curve(self, job: Job, place: Path) -> list[Series]:
         """What was measured so far, one series; `InputError` if there is nothing to read."""
 
+    def downstream(self, job: Job, place: Path) -> dict[str, Series]:
+        """What was measured on each downstream set of the job, by name; empty if it has none."""
+
     def progress(self, job: Job, place: Path) -> Progress:
         """From the files alone, in a millisecond; never an error."""
 
