@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -216,12 +216,12 @@ def test_injected_tokens_have_no_part_in_the_loss(make_run: MakeRun) -> None:
     assert_equal(first[1], second[1])
 
 
-def step(run: RunConfig, groups: Sequence[Group]) -> tuple[StepResult, dict[str, Tensor]]:
+def step(run: RunConfig, groups: Sequence[Group]) -> tuple[StepResult, Mapping[str, Tensor]]:
     learner = trainer(run)
     return learner.step(groups, 2, 2), learner.weights()
 
 
-def assert_equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
+def assert_equal(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> None:
     assert first.keys() == second.keys()
     assert all(first[name].equal(second[name]) for name in first)
 

@@ -19,6 +19,7 @@ from rich.text import Text
 from scalerl import numbers
 from scalerl.cli.budget import budget_words
 from scalerl.cli.estimate import Size, size_of
+from scalerl.cli.run_tables import set_words
 from scalerl.config import digest, flatten, to_dict
 from scalerl.report.plain import Printable
 
@@ -67,6 +68,7 @@ def size_lines(run: RunConfig) -> list[str]:
         f"step       {batch.prompts:,} prompts x {batch.rollouts:,} rollouts = {size.rollouts:,} rollouts",
         f"           at most {written} tokens written, {trained} trained on{flops}",
         f"evaluation {asked.problems:,} problems x {asked.samples:,} answers, every {asked.every:,} steps",
+        *(f"downstream {name}: {set_words(run, name)}" for name in asked.downstream),
     ]
 
 

@@ -25,7 +25,7 @@ class Size:
     trained_tokens: int
     """At most: prompts and responses."""
     evaluated_answers: int
-    """In one evaluation."""
+    """In one evaluation, downstream sets included; those that are measured less often count for less."""
     steps: int | None
     """In all; None for a budget in something else."""
     parameters: int | None
@@ -43,11 +43,21 @@ def size_of(run: RunConfig) -> Size:
         rollouts=rollouts,
         generated_tokens=rollouts * tokens.response,
         trained_tokens=rollouts * tokens.context,
-        evaluated_answers=scale.evaluation.problems * scale.evaluation.samples,
+        evaluated_answers=_answers(run) + sum(_set_answers(run, name) for name in scale.evaluation.downstream),
         steps=int(scale.budget.amount) if scale.budget.unit == "steps" else None,
         parameters=None if shape is None else shape[0],
         flops=None if shape is None else _flops(run, shape[1]),
     )
+
+
+def _answers(run: RunConfig) -> int:
+    return run.scale.evaluation.problems * run.scale.evaluation.samples
+
+
+def _set_answers(run: RunConfig, name: str) -> int:
+    """On average, in answers as long as those to the held-out problems."""
+    found, every = run.downstream(name), run.scale.evaluation.downstream[name].every
+    return round(_answers(found) * found.scale.tokens.context / run.scale.tokens.context / every)
 
 
 def _flops(run: RunConfig, cost: ForwardCost) -> float:

@@ -278,6 +278,13 @@ LauncherName = Annotated[
         help="inline: one process, the same curve bit for bit. local: a generator and a trainer process.",
     ),
 ]  # fmt: skip
+Trainers = Annotated[
+    str | None,
+    typer.Option(
+        "--trainers", metavar="N", rich_help_panel=WHERE,
+        help="Processes that train together (FSDP2); needs --launcher local. Default: the scale's, 1.",
+    ),
+]  # fmt: skip
 OutFolder = Annotated[
     str | None,
     typer.Option(

@@ -112,11 +112,20 @@ def _settings(run: RunSummary, config: RunConfig) -> Table:
         "learning rate": f"{scale.optimiser.learning_rate:g}",
         "evaluation": f"every {scale.evaluation.every} steps, {scale.evaluation.problems} problems x "
         f"{scale.evaluation.samples}",
+        **{f"downstream {name}": set_words(config, name) for name in scale.evaluation.downstream},
         "progress": f"step {run.step:,}, {share} of {budget_words(scale.budget.unit, scale.budget.amount)}",
     }
     for name, value in rows.items():
         grid.add_row(Text(name, style="dim"), Text(value))
     return grid
+
+
+def set_words(config: RunConfig, name: str) -> str:
+    """`numbers = 8; 128 problems x 4, every evaluation`."""
+    found, own = config.scale.evaluation.downstream[name], config.downstream(name).scale.evaluation
+    changes = ", ".join(f"{key} = {value}" for key, value in found.task.items())
+    often = "every evaluation" if found.every == 1 else f"every {found.every} evaluations"
+    return f"{changes}; {own.problems} problems x {own.samples}, {often}"
 
 
 def _evaluations(evaluations: Sequence[Mapping[str, Any]]) -> Table:

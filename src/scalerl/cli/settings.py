@@ -1,7 +1,7 @@
 """From the options of `scalerl train` to a resolved config: for a new run, or for one that goes on.
 
-Called by `train` and `sft`. The options --seed, --budget and --launcher are short names for keys of the config; giving
-a key both ways is an error, not a matter of order. What the keys mean is `scalerl.config`'s business.
+Called by `train` and `sft`. The options --seed, --budget, --launcher and --trainers are short names for keys of the
+config; giving a key both ways is an error, not a matter of order. What the keys mean is `scalerl.config`'s business.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from scalerl.config import Resolved, RunConfig
 
 DEFAULT_RECIPE, DEFAULT_SCALE = "scalerl", "laptop"
+TRAINERS_KEY = "scale.launcher.trainers"
 BUDGET_KEYS = ("scale.budget.unit", "scale.budget.amount")
 
 
@@ -32,6 +33,7 @@ class Asked:
     seed: str | None = None
     budget: str | None = None
     launcher: str | None = None
+    trainers: str | None = None
 
     @property
     def from_presets(self) -> bool:
@@ -45,6 +47,8 @@ class Asked:
             forms[f"seed={_whole(self.seed)}"] = f"--seed {self.seed}"
         if self.launcher is not None:
             forms[f"scale.launcher.kind={self.launcher}"] = f"--launcher {self.launcher}"
+        if self.trainers is not None:
+            forms[f"{TRAINERS_KEY}={self.trainers}"] = f"--trainers {self.trainers}"
         if self.budget is not None:
             given = parse_budget(self.budget)
             values = (f'"{given.unit}"', repr(given.amount))
@@ -80,9 +84,10 @@ def resolve_again(asked: Asked, saved: RunConfig) -> Resolved:
     if not asked.from_presets:
         return _changed(asked, saved)
     resolved = resolve(asked)
-    kept = {"scale.checkpoint_every": saved.scale.checkpoint_every} | dict(
-        zip(BUDGET_KEYS, (saved.scale.budget.unit, saved.scale.budget.amount), strict=True)
-    )
+    kept = {
+        "scale.checkpoint_every": saved.scale.checkpoint_every,
+        TRAINERS_KEY: saved.scale.launcher.trainers,
+    } | dict(zip(BUDGET_KEYS, (saved.scale.budget.unit, saved.scale.budget.amount), strict=True))
     silent = {key: value for key, value in kept.items() if not _said(key, resolved.origins)}
     return Resolved(patch(resolved.config, silent), saved, resolved.origins)
 

@@ -33,6 +33,7 @@ def train(
     seed: options.Seed = None,
     budget: options.TrainBudget = None,
     launcher: options.LauncherName = None,
+    trainers: options.Trainers = None,
     out: options.OutFolder = None,
     resume: options.Resume = False,
     dry_run: options.DryRun = False,
@@ -40,7 +41,7 @@ def train(
     json: options.Json = False,
 ) -> Outcome:
     """Train a policy with a recipe, and leave a run directory whose curve `scalerl fit` can read."""
-    asked = Asked(recipe, scale, config, tuple(sets or ()), seed, budget, launcher)
+    asked = Asked(recipe, scale, config, tuple(sets or ()), seed, budget, launcher, trainers)
     if resume:
         folder = Path(out) if out else default_folder(asked)
         resolved = _saved(folder, asked)

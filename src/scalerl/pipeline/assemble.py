@@ -5,17 +5,21 @@ Called by `session` and by the generator process of the `local` launcher, so tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from scalerl.config import RunConfig
 from scalerl.pipeline.engines import EmbeddedEngine
-from scalerl.pipeline.evaluate import Evaluator, held_out_problems
+from scalerl.pipeline.engines.open import open_engine
+from scalerl.pipeline.evaluate import Evaluations, Evaluator, held_out_problems
 from scalerl.pipeline.flops import forward_cost
 from scalerl.pipeline.generator import Generator
 from scalerl.pipeline.settings import engine_settings
 from scalerl.pipeline.source import Encode, Source, check_prompts
+from scalerl.pipeline.types import Engine, EngineSettings
 from scalerl.policy.load import encode_prompt
 from scalerl.recipe import Recipe, recipe_of
 from scalerl.tasks import Task, build_task
@@ -29,6 +33,8 @@ class Ground:
     recipe: Recipe
     task: Task
     tokenizer: PreTrainedTokenizerBase
+    downstream: Mapping[str, Ground] = field(default_factory=dict)
+    """What each downstream set stands on; only where the run is evaluated (see `downstream`)."""
 
     @property
     def encode(self) -> Encode:
@@ -37,21 +43,39 @@ class Ground:
     def source(self) -> Source:
         return Source(self.run, self.task, self.recipe, self.encode)
 
-    def generator(self, model: PreTrainedModel, version: int) -> Generator:
-        """For training rollouts."""
-        precision = self.run.recipe.precision
-        return self._generator(model, version, self.run.scale.sampling.temperature, precision.fp32_head_generator)
+    def generator(self, model: PreTrainedModel, version: int, folder: Path | None = None) -> Generator:
+        """For training rollouts, with the engine of the config; `folder`: where the policy lies on disk."""
+        settings = self._settings(self.run.scale.sampling.temperature)
+        return self._generator(open_engine(self.run, model, folder, settings, version), model)
 
     def evaluator(self, model: PreTrainedModel, version: int) -> Evaluator:
-        """The policy is measured with the precision that its generator has."""
-        precision = self.run.recipe.precision
-        temperature = self.run.scale.evaluation.temperature
-        generator = self._generator(model, version, temperature, precision.fp32_head_generator)
-        return Evaluator(self.run, generator, self.task, self.recipe, self.encode)
+        """For the held-out problems alone."""
+        return self._evaluator(model, version, {})
 
-    def _generator(self, model: PreTrainedModel, version: int, temperature: float, fp32: bool) -> Generator:
-        settings = engine_settings(self.run, self.tokenizer, temperature=temperature, fp32=fp32)
-        return Generator(EmbeddedEngine(model, settings, version), self.task, self.tokenizer, forward_cost(model))
+    def evaluations(self, model: PreTrainedModel, version: int) -> Evaluations:
+        """For the held-out problems and every downstream set. Sets that ask for the same of an engine share it."""
+        engines: Engines = {}
+        held_out = self._evaluator(model, version, engines)
+        sets = {name: base._evaluator(model, version, engines, name) for name, base in self.downstream.items()}
+        return Evaluations(self.run, held_out, sets)
+
+    def _evaluator(self, model: PreTrainedModel, version: int, engines: Engines, name: str | None = None) -> Evaluator:
+        settings = self._settings(self.run.scale.evaluation.temperature)
+        if settings not in engines:
+            engines[settings] = EmbeddedEngine(model, settings, version)
+        generator = self._generator(engines[settings], model)
+        return Evaluator(self.run, generator, self.task, self.recipe, self.encode, name)
+
+    def _settings(self, temperature: float) -> EngineSettings:
+        """The policy is measured with the precision that its generator has."""
+        fp32 = self.run.recipe.precision.fp32_head_generator
+        return engine_settings(self.run, self.tokenizer, temperature=temperature, fp32=fp32)
+
+    def _generator(self, engine: Engine, model: PreTrainedModel) -> Generator:
+        return Generator(engine, self.task, self.tokenizer, forward_cost(model))
+
+
+Engines = dict[EngineSettings, EmbeddedEngine]
 
 
 def task_of(run: RunConfig) -> Task:

@@ -2,6 +2,8 @@
 
     step-000100/  config.json, model.safetensors, tokenizer files    any tool can load the policy from here
                   <part>.safetensors                                 the tensors of a part that has some
+                  shards/*.safetensors                               of several trainer ranks: what each has of weights
+                                                                     and optimiser (`shards`)
                   state.json                                         the JSON values of all parts
                   complete.json                                      written last: SHA-256 of every file
 
@@ -17,7 +19,7 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from scalerl.errors import InputError
 from scalerl.folder import PARTIAL, complete_folder
+from scalerl.pipeline.shards import SHARDS
 from scalerl.pipeline.types import Snapshot
 from scalerl.policy.tiny import disk_errors, save_policy
 from scalerl.runs.layout import COMPLETE, NEXT, complete_checkpoints, step_name
@@ -36,6 +39,9 @@ FORMAT = 1
 STATE = "state.json"
 KEEP = 2
 """Checkpoints kept unless told otherwise: the newest, and the one before it."""
+
+WriteShards = Callable[[Path], Mapping[str, Tensor]]
+"""Writes into a new folder, and returns the whole policy as it is written there."""
 
 _PART = re.compile(r"[a-z][a-z0-9_]*")
 _TAKEN = {"model"}
@@ -61,9 +67,11 @@ def save(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     keep: int = KEEP,
+    write_shards: WriteShards | None = None,
 ) -> Path:
     """Write `root/step-...`, then remove all but the newest `keep`. One of the same step is replaced.
 
+    `write_shards`: where the policy is spread over ranks, which write their parts themselves.
     `StorageError` when the disk is full: then everything is as it was before.
     """
     if keep < 1:
@@ -73,7 +81,8 @@ def save(
     _tidy(root)
     target = final.with_name(final.name + NEXT) if final.exists() else final
     with complete_folder(target) as folder, disk_errors():
-        save_policy(folder, model, tokenizer)
+        weights = None if write_shards is None else write_shards(folder / SHARDS)
+        save_policy(folder, model, tokenizer, weights)
         for name, part in parts.items():
             if part.tensors:
                 save_file(_separate(part.tensors), folder / f"{name}.safetensors")

@@ -1,13 +1,14 @@
-"""Evaluation: the pass rate of one policy version on fixed held-out problems.
+"""Evaluation: the pass rate of one policy version on fixed held-out problems, and on downstream sets beside them.
 
-Called by the session at step 0 and then regularly, with an engine of its own, so that nothing under way is disturbed
-and every token comes from the version that is measured. Seeds depend on run, version and problem alone: an evaluation
+Called by the session at step 0 and then regularly, with engines of its own, so that nothing under way is disturbed and
+every token comes from the version that is measured. Seeds depend on run, set, version and problem alone: an evaluation
 can be repeated, and a resumed run measures what the uninterrupted one would have.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean, stdev
 
 from torch import Tensor
@@ -26,14 +27,21 @@ Watch = Callable[[int, int], None]
 
 
 class Evaluator:
-    """Asks the same questions again and again."""
+    """Asks the same questions again and again: the held-out ones, or those of the downstream set `name`."""
 
-    def __init__(self, run: RunConfig, generator: Generator, task: Task, recipe: Recipe, encode: Encode) -> None:
+    def __init__(
+        self, run: RunConfig, generator: Generator, task: Task, recipe: Recipe, encode: Encode, name: str | None = None
+    ) -> None:
         self._run = run
         self._generator = generator
         self._recipe = recipe
         self._encode = encode
+        self._seeds = ("evaluation",) if name is None else ("downstream", name)
         self._problems = held_out_problems(task, run.scale.evaluation.problems)
+
+    @property
+    def num_problems(self) -> int:
+        return len(self._problems)
 
     def evaluate(
         self, weights: Mapping[str, Tensor], version: int, ledger: Ledger, watch: Watch
@@ -44,19 +52,53 @@ class Evaluator:
         return summary(groups, version, self._run.scale.evaluation.samples, ledger), usage
 
     def _request(self, problem: Problem, version: int) -> GroupRequest:
-        seeds = rollout_seeds(
-            self._run.scale.evaluation.samples, self._run.seed, "evaluation", version, problem.id
-        )  # fmt: skip
+        num_samples = self._run.scale.evaluation.samples
+        seeds = rollout_seeds(num_samples, self._run.seed, *self._seeds, version, problem.id)
         max_prompt = self._run.scale.tokens.prompt
         return request_for(problem, problem.index, seeds, self._recipe, self._encode, max_prompt)
 
 
-def held_out_problems(task: Task, wanted: int) -> Sequence[Problem]:
+class Evaluations:
+    """The held-out evaluation and the downstream sets that are due with it, as one point."""
+
+    def __init__(self, run: RunConfig, held_out: Evaluator, downstream: Mapping[str, Evaluator]) -> None:
+        self._run = run
+        self._held_out = held_out
+        self._downstream = downstream
+
+    def evaluate(
+        self, weights: Mapping[str, Tensor], version: int, ledger: Ledger, watch: Watch
+    ) -> tuple[EvalPoint, Usage]:
+        """As `Evaluator.evaluate`; a set that is not due is None in the point."""
+        due = {name: one for name, one in self._downstream.items() if is_due(self._run, name, version)}
+        total = self._held_out.num_problems + sum(one.num_problems for one in due.values())
+        point, usage = self._held_out.evaluate(weights, version, ledger, lambda done, _: watch(done, total))
+        found: dict[str, EvalPoint | None] = dict.fromkeys(self._downstream)
+        before = self._held_out.num_problems
+        for name, one in due.items():
+            found[name], spent = one.evaluate(weights, version, ledger, _after(before, total, watch))
+            usage += spent
+            before += one.num_problems
+        return replace(point, downstream=found), usage
+
+
+def is_due(run: RunConfig, name: str, step: int) -> bool:
+    """Whether a set is measured by the evaluation of this step. One out of turn, at the end of a budget, has them all;
+    otherwise only the step decides, so that a run with a longer budget has the same points."""
+    every = run.scale.evaluation.every
+    return step % every != 0 or (step // every) % run.scale.evaluation.downstream[name].every == 0
+
+
+def _after(before: int, total: int, watch: Watch) -> Watch:
+    return lambda done, _: watch(before + done, total)
+
+
+def held_out_problems(task: Task, wanted: int, key: str = "scale.evaluation") -> Sequence[Problem]:
     """The first held-out problems; a task with fewer is an error, not a smaller evaluation."""
     pool = task.problems("held_out")
     if pool.size is not None and pool.size < wanted:
         allowed = f"at most {pool.size}, the held-out problems of the task {task.name!r}"
-        raise InputError("scale.evaluation.problems", wanted, allowed)
+        raise InputError(f"{key}.problems", wanted, allowed)
     return pool[:wanted]
 
 

@@ -47,12 +47,46 @@ class MicroBatch:
     """Positions those tokens look at, summed (see `ForwardCost.flops`)."""
 
 
-def micro_batches(batch: Batch, plan: Plan, budget: int, device: torch.device) -> Iterator[MicroBatch]:
+@dataclass(frozen=True)
+class MicroBatches:
+    """The pieces of a batch: how many is known at once, each is built when it is its turn."""
+
+    batch: Batch
+    plan: Plan
+    pieces: Sequence[Sequence[int]]
+    """The rows of each."""
+    device: torch.device
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def __iter__(self) -> Iterator[MicroBatch]:
+        return (_build(self.batch, self.plan, rows, self.device) for rows in self.pieces)
+
+
+def micro_batches(batch: Batch, plan: Plan, budget: int, device: torch.device) -> MicroBatches:
     """The rollouts in the loss, longest first: if memory does not suffice, the first piece shows it."""
     rows = plan.in_loss_r.nonzero().squeeze(1).tolist()
-    lengths = [_input_length(batch, row) for row in rows]
-    for chosen in pack(lengths, budget):
-        yield _build(batch, plan, [rows[i] for i in chosen], device)
+    lengths = [input_length(batch, row) for row in rows]
+    pieces = [[rows[i] for i in chosen] for chosen in pack(lengths, budget)]
+    return MicroBatches(batch, plan, pieces, device)
+
+
+def no_tokens(device: torch.device) -> MicroBatch:
+    """A piece without meaning, the smallest that a model can read: for a rank that has nothing to do but take part."""
+    one = torch.zeros(1, 1, device=device)
+    return MicroBatch(
+        input_rs=one.long(),
+        length_r=np.ones(1, np.int64),
+        source_n=one[0].long(),
+        token_n=one[0].long(),
+        mask_rt=one.bool().logical_not(),
+        generator_logprob_rt=one,
+        advantage_r=one[0],
+        weight_r=one[0],
+        num_tokens=0,
+        num_attended=0,
+    )
 
 
 def pack(lengths: Sequence[int], budget: int) -> list[list[int]]:
@@ -67,14 +101,15 @@ def pack(lengths: Sequence[int], budget: int) -> list[list[int]]:
     return pieces
 
 
-def _input_length(batch: Batch, row: int) -> int:
+def input_length(batch: Batch, row: int) -> int:
+    """Tokens of a rollout that the model reads."""
     return len(batch.prompt_ids_r[row]) + int(batch.rollout_r[row].own.nonzero()[0][-1])
 
 
 def _build(batch: Batch, plan: Plan, rows: Sequence[int], device: torch.device) -> MicroBatch:
     rollouts = [batch.rollout_r[row] for row in rows]
     prompt_r = np.array([len(batch.prompt_ids_r[row]) for row in rows])
-    length_r = np.array([_input_length(batch, row) for row in rows])
+    length_r = np.array([input_length(batch, row) for row in rows])
     inputs = [
         np.concatenate((batch.prompt_ids_r[row], batch.rollout_r[row].tokens))[:n]
         for row, n in zip(rows, length_r, strict=True)

@@ -1,20 +1,46 @@
 """AdamW's state by parameter name, so that it can be kept in safetensors and found again in another process.
 
-Used by the trainer for its snapshots. torch's own `state_dict` numbers parameters instead of naming them.
+Used by the learner for snapshots and sharded checkpoints. torch's own `state_dict` numbers parameters instead of naming
+them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.optim import AdamW
 
 from scalerl.errors import InputError
+from scalerl.pipeline.masters import PREFIX
 
 _PARTS = ("step", "exp_avg", "exp_avg_sq")
 """What AdamW keeps for each parameter: updates made, and the means of gradient and squared gradient."""
+_NUMBER = "step"
+"""The part that is one number, whatever the shape of the parameter."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What a saved tensor is the state of."""
+
+    parameter: str
+    shaped: bool
+    """It has the shape of the parameter; otherwise it is one number."""
+
+    def shape(self, parameter: torch.Size) -> torch.Size:
+        return parameter if self.shaped else torch.Size(())
+
+
+def state_slot(key: str) -> Slot | None:
+    """The slot of a saved name, `part/parameter`; None: no state of the trainer."""
+    part, found, parameter = key.partition("/")
+    if not found or part not in (*_PARTS, PREFIX.removesuffix("/")):
+        return None
+    return Slot(parameter, shaped=part != _NUMBER)
 
 
 def save_optimiser(parameters: Mapping[str, Tensor], optimiser: AdamW) -> dict[str, Tensor]:

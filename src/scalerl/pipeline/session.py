@@ -9,28 +9,30 @@ directory is made. Everything that happened is in that directory; the observer i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from transformers import PreTrainedModel
 
 from scalerl.compute import Ledger, Usage
 from scalerl.config import RunConfig
 from scalerl.pipeline import checkpoint
 from scalerl.pipeline.assemble import Ground, ground, task_of
+from scalerl.pipeline.downstream import downstream_tasks, with_downstream
+from scalerl.pipeline.engines.open import check_engine
 from scalerl.pipeline.launch.feed import Feed
 from scalerl.pipeline.launch.open import open_feed
+from scalerl.pipeline.launch.trainers import open_trainer
 from scalerl.pipeline.observe import Silent
 from scalerl.pipeline.records import point_from_line, point_line, problem_lines, step_line
 from scalerl.pipeline.schedule import schedule_of
-from scalerl.pipeline.trainer import Trainer
 from scalerl.pipeline.types import EvalPoint, Group, Observer, Snapshot, StepRecord, StopReason
 from scalerl.policy.load import LoadedPolicy, Progress, load_policy, read_policy
 from scalerl.policy.pretrained import read_tokenizer
 from scalerl.runs import RunDirectory, budget
+from scalerl.tasks import Task
 
 Stop = Callable[[], bool]
 
@@ -59,14 +61,16 @@ def train(
     """Train, or go on with a run that was stopped; `progress` hears of the warm start."""
     with _threads(run.scale.launcher.threads):
         RunDirectory.check(out, run, resume=resume)
+        check_engine(run)
         task = task_of(run)
+        sets = downstream_tasks(run, task)
         start = None if resume else load_policy(run, cache, progress)
-        base = None if start is None else ground(run, start.tokenizer, task)
+        base = None if start is None else _ground(run, start, task, sets)
         with RunDirectory.hold(out, run, resume=resume) as directory:
             saved = checkpoint.load_newest(directory.checkpoints) if resume else None
             if start is None or base is None:
                 start = _resumed_policy(run, saved) or load_policy(run, cache, progress)
-                base = ground(run, start.tokenizer, task)
+                base = _ground(run, start, task, sets)
             session = _Session(base, directory, start, saved, observer or Silent(), should_stop or _never)
             try:
                 return session.run()
@@ -97,10 +101,14 @@ class _Session:
         folder, model = start.folder, start.model
         if saved is not None and saved.policy != start.folder:  # a KL term: `start` is the reference
             folder, model = saved.policy, read_policy(saved.policy, self._run.scale.model.dtype)
-        self._trainer = _trainer(base, model, start)
-        self._evaluator = base.evaluator(model, self._step)
+        self._evaluations = base.evaluations(model, self._step)
         self._feed: Feed = open_feed(base, model, folder, self._step)
+        self._open = ExitStack()
+        self._open.callback(self._feed.close)
         try:
+            # after everything that copies the model, which several ranks spread over themselves
+            trainer = open_trainer(self._run, base.recipe, model, folder, start.folder)
+            self._trainer = self._open.enter_context(trainer)
             self._restore(saved)
         except BaseException:
             self.close()
@@ -124,7 +132,7 @@ class _Session:
         return self._finish(reason)
 
     def close(self) -> None:
-        self._feed.close()
+        self._open.close()
 
     def _reason(self) -> StopReason | None:
         if budget.spent(self._run.scale.budget, self._step, self._ledger):
@@ -138,9 +146,8 @@ class _Session:
         self._step += 1
         self._feed.publish(self._trainer.weights(), self._step, result.flops)
         report = self._feed.report()
-        self._ledger = self._ledger.book(
-            "training", Usage(device_s + report.trainer_waited_s, result.flops, result.tokens)
-        )
+        held_s = (device_s + report.trainer_waited_s) * self._trainer.num_ranks
+        self._ledger = self._ledger.book("training", Usage(held_s, result.flops, result.tokens))
         self._ledger = self._ledger.book("generation", report.usage)
         record = StepRecord(self._step, {**result.values, **report.values}, self._ledger, self._wall_s())
         self._directory.metrics.append(step_line(record))
@@ -150,7 +157,7 @@ class _Session:
         def watch(finished: int, wanted: int) -> None:
             self._observer.generating(self._step, finished, wanted)
 
-        point, usage = self._evaluator.evaluate(self._trainer.weights(), self._step, self._ledger, watch)
+        point, usage = self._evaluations.evaluate(self._trainer.weights(), self._step, self._ledger, watch)
         self._ledger = self._ledger.book("evaluation", usage)
         self._points.append(point)
         self._directory.write_evaluation(self._step, problem_lines(point))
@@ -162,7 +169,12 @@ class _Session:
         values = {"ledger": self._ledger.to_dict(), "wall_s": self._wall_s(), "offsets": offsets}
         parts = {"session": Snapshot(values), "trainer": self._trainer.snapshot(), "feed": self._feed.snapshot()}
         folder = checkpoint.save(
-            self._directory.checkpoints, self._step, parts, model=self._trainer.model, tokenizer=self._tokenizer
+            self._directory.checkpoints,
+            self._step,
+            parts,
+            model=self._trainer.model,
+            tokenizer=self._tokenizer,
+            write_shards=self._trainer.write_shards if self._trainer.num_ranks > 1 else None,
         )
         self._saved_step = self._step
         self._observer.saved(self._step, folder)
@@ -184,7 +196,7 @@ class _Session:
         if saved is not None:
             values = saved.parts["session"].values
             self._ledger, self._wall_before_s = Ledger.from_dict(values["ledger"]), values["wall_s"]
-            self._trainer.restore(saved.parts["trainer"])
+            self._trainer.restore(saved.parts["trainer"], saved.policy)
             self._feed.restore(saved.parts["feed"])
             offsets = values["offsets"]
         self._directory.metrics.truncate(offsets["metrics"])
@@ -195,19 +207,16 @@ class _Session:
         return self._wall_before_s + time.monotonic() - self._started
 
 
+def _ground(run: RunConfig, start: LoadedPolicy, task: Task, sets: Mapping[str, Task]) -> Ground:
+    return with_downstream(ground(run, start.tokenizer, task), sets, start.model)
+
+
 def _resumed_policy(run: RunConfig, saved: checkpoint.Checkpoint | None) -> LoadedPolicy | None:
     """The policy of the checkpoint; None where the one at step 0 is needed: nothing saved yet, or a KL term."""
     if saved is None or run.recipe.kl_coefficient > 0:
         return None
     model = read_policy(saved.policy, run.scale.model.dtype)
     return LoadedPolicy(model, read_tokenizer(saved.policy), saved.policy)
-
-
-def _trainer(base: Ground, model: PreTrainedModel, start: LoadedPolicy) -> Trainer:
-    reference = None
-    if base.run.recipe.kl_coefficient > 0:
-        reference = read_policy(start.folder, base.run.scale.model.dtype)
-    return Trainer(model, base.recipe, base.run, reference)
 
 
 @contextmanager

@@ -73,13 +73,15 @@ def request_for(
     )
 
 
-def checked_prompt(problem: Problem, encode: Encode, max_prompt: int) -> tuple[int, ...]:
+def checked_prompt(
+    problem: Problem, encode: Encode, max_prompt: int, key: str = "scale.tokens.prompt"
+) -> tuple[int, ...]:
     """The tokens of a prompt, which must fit into its budget: a cut prompt would be another problem."""
     tokens = encode(problem.prompt)
     if not tokens:
         raise InputError("a prompt without tokens", problem.prompt, "at least one token", f"problem {problem.id}")
     if len(tokens) > max_prompt:
-        allowed = f"at most scale.tokens.prompt, {max_prompt}"
+        allowed = f"at most {key}, {max_prompt}"
         raise InputError("tokens of a prompt", len(tokens), allowed, f"problem {problem.id}")
     return tokens
 

@@ -128,7 +128,8 @@ class EngineSettings:
 
 
 class Engine(Protocol):
-    """Writes rollouts. One step is one token for every row in flight; weights may change between two steps."""
+    """Writes rollouts. One step is one token for every row in flight, or where tokens are written in other processes
+    whatever has come back since the last one; weights may change between two steps."""
 
     @property
     def version(self) -> int:
@@ -142,14 +143,14 @@ class Engine(Protocol):
         """Queue the rollouts of a prompt; they start as rows become free, in the order of submission."""
 
     def step(self) -> EngineStep:
-        """Fill free rows, decode one token for every row, and return what is finished."""
+        """Fill free rows, decode, and return what is finished."""
 
     def load_weights(self, weights: Mapping[str, Tensor], version: int) -> None:
         """Copy new weights in, by parameter name. Rollouts in flight go on with their caches as they are."""
 
     def snapshot(self) -> Snapshot:
-        """Everything in flight and queued, caches included: an engine restored from it goes on bit for bit. The
-        weights are not in it."""
+        """Everything in flight and queued. With its caches, an engine restored from it goes on bit for bit; where they
+        are out of reach, it writes again what had not come back. The weights are not in it."""
 
     def restore(self, snapshot: Snapshot) -> None:
         """Take over a snapshot of an engine with the same settings and model shape."""
@@ -176,6 +177,8 @@ class EvalPoint:
     """When the policy version came into being; this evaluation's own cost is not in `total`."""
     per_problem: Mapping[str, tuple[int, int]]
     """Problem id -> correct, judged."""
+    downstream: Mapping[str, EvalPoint | None] = field(default_factory=dict)
+    """The same version on each downstream set of the run; None where the set was not due."""
 
 
 @dataclass(frozen=True)

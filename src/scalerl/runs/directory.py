@@ -2,8 +2,8 @@
 
 The pipeline writes it (`RunDirectory.check`, then `hold`); reports, resume and the command line read it (`open`).
 Bytes and their crash contracts are the business of `store` and `scalerl.folder`; checkpoints are written by the
-pipeline. A run is identified by its config without the budget and the frequency of checkpoints: both may
-change when a run goes on, and config.json then holds the latest.
+pipeline. A run is identified by its config without the budget, the frequency of checkpoints and the number of trainers:
+they may change when a run goes on, and config.json then holds the latest.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from scalerl.runs.provenance import describe_session
 from scalerl.runs.store import Records, plain
 
 FORMAT = 1
-_FREE = ("scale.budget.", "scale.checkpoint_every")
+_FREE = ("scale.budget.", "scale.checkpoint_every", "scale.launcher.trainers")
 """Beginnings of the dotted keys that do not belong to the identity."""
 _MOST_NAMED = 3
 
@@ -129,7 +129,7 @@ class RunDirectory:
         more = f", and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
         raise InputError(
             f"a run directory that belongs to another config ({'; '.join(named[:_MOST_NAMED])}{more})",
-            allowed="the same config, or a new folder; only budget and checkpoint_every may change",
+            allowed="the same config, or a new folder; only budget, checkpoint_every and launcher.trainers may change",
             where=str(self.path),
         )
 
@@ -170,12 +170,13 @@ class RunDirectory:
 
 
 def identity(config: RunConfig) -> str:
-    """SHA-256 of the config without `scale.budget` and `scale.checkpoint_every`."""
+    """SHA-256 of the config without `scale.budget`, `scale.checkpoint_every` and `scale.launcher.trainers`."""
     return _digest(to_dict(config))
 
 
 def _digest(values: Mapping[str, Any]) -> str:
     scale = {key: value for key, value in values["scale"].items() if key not in {"budget", "checkpoint_every"}}
+    scale["launcher"] = {key: value for key, value in scale["launcher"].items() if key != "trainers"}
     text = json.dumps({**values, "scale": scale}, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

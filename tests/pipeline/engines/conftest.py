@@ -1,19 +1,67 @@
-"""Small policies, requests, and a loop that runs an engine until everything has come back."""
+"""Small policies, requests, a loop that runs an engine until everything has come back, and every engine there is.
+
+A test that takes `open_engine` is part of the contract: it runs for each engine. vLLM is one of them where it is
+installed, which is in an environment of its own (`make test-vllm`); it is started once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
 from transformers import PreTrainedModel
 
 from scalerl.pipeline.engines import EmbeddedEngine
-from scalerl.pipeline.types import EngineSettings, GroupRequest, Rollout
-from scalerl.policy.tiny import TinyLlama, TinyMoe, new_policy
+from scalerl.pipeline.engines.vllm import VllmEngine, VllmOptions, VllmServer
+from scalerl.pipeline.types import Engine, EngineSettings, GroupRequest, Rollout
+from scalerl.policy.tiny import TinyLlama, TinyMoe, new_policy, save_policy
 
 Rollouts = dict[tuple[int, int], Rollout]
+OpenEngine = Callable[..., Engine]
+ENGINES = ["embedded", *(["vllm"] if find_spec("vllm") else [])]
+SHAPE = TinyLlama(width=64, layers=2, heads=2, feed_forward=48, context=256)  # 32 numbers a head: vLLM's smallest
+
+
+@pytest.fixture(scope="session")
+def policy() -> PreTrainedModel:
+    """What the engines of `open_engine` run."""
+    model = new_policy(SHAPE, seed=1)[0]
+    model.eval()
+    return model
+
+
+@pytest.fixture(scope="session")
+def policy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("policy")
+    save_policy(folder, *new_policy(SHAPE, seed=1))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def vllm_server(policy_folder: Path) -> Iterator[VllmServer]:
+    options = VllmOptions(rows=16, context=256, dtype="float32", fp32_head=False, threads=1, cpu_cache_gb=0.1)
+    server = VllmServer.open(policy_folder, options)
+    yield server
+    server.close()
+
+
+@pytest.fixture(params=ENGINES)
+def open_engine(request: pytest.FixtureRequest, policy: PreTrainedModel) -> OpenEngine:
+    """`open_engine(settings, version=3)`: a new engine of each kind, with the weights of `policy`."""
+
+    def make(settings: EngineSettings, version: int = 0) -> Engine:
+        if request.param == "embedded":
+            return EmbeddedEngine(policy, settings, version)
+        server: VllmServer = request.getfixturevalue("vllm_server")
+        engine = VllmEngine(server, policy, settings, version)
+        engine.load_weights(dict(policy.named_parameters()), version)  # an earlier test may have left others
+        return engine
+
+    return make
 
 
 @pytest.fixture(scope="session")
@@ -57,13 +105,15 @@ def request_of() -> Callable[..., GroupRequest]:
 
 
 @pytest.fixture
-def drain() -> Callable[[EmbeddedEngine], Rollouts]:
+def drain() -> Callable[[Engine], Rollouts]:
     """Step until nothing is pending: (request, position in the group) -> rollout."""
 
-    def run(engine: EmbeddedEngine) -> Rollouts:
+    def run(engine: Engine) -> Rollouts:
         rollouts: Rollouts = {}
         while engine.num_pending:
-            rollouts |= {(done.request, done.position): done.rollout for done in engine.step().finished}
+            for done in engine.step().finished:
+                assert (done.request, done.position) not in rollouts
+                rollouts[done.request, done.position] = done.rollout
         return rollouts
 
     return run

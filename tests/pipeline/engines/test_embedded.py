@@ -1,4 +1,4 @@
-"""The embedded engine against an ordinary forward pass; refill, prompts read once, seeds, and bad input."""
+"""The embedded engine against an ordinary forward pass of several architectures; refill, prompts read once, bits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -196,24 +195,6 @@ def test_the_same_run_gives_the_same_bits(
     assert run() == run()
 
 
-def test_end_of_text_and_the_token_budget(
-    llama: PreTrainedModel, settings: MakeSettings, request_of: MakeRequest, drain: Drain
-) -> None:
-    engine = EmbeddedEngine(llama, settings(eos_id=3, rows=16, max_response=30))
-    engine.submit(request_of(0, 60))
-    rollouts = drain(engine).values()
-    cut = [rollout for rollout in rollouts if rollout.truncated]
-    whole = [rollout for rollout in rollouts if not rollout.truncated]
-    assert cut
-    assert whole
-    assert all(len(rollout) == 30 and 3 not in rollout.tokens for rollout in cut)
-    assert all(rollout.tokens.tolist().index(3) == len(rollout) - 1 for rollout in whole)
-    for rollout in rollouts:
-        assert [len(array) for array in (rollout.logprobs, rollout.versions, rollout.own)] == [len(rollout)] * 3
-        assert rollout.own.all()
-        assert not rollout.interrupted
-
-
 def test_the_model_and_the_process_stay_as_they_were(
     llama: PreTrainedModel, settings: MakeSettings, request_of: MakeRequest, drain: Drain
 ) -> None:
@@ -231,79 +212,17 @@ def test_the_model_and_the_process_stay_as_they_were(
     assert torch.get_num_threads() == threads
 
 
-def test_nothing_to_do(llama: PreTrainedModel, settings: MakeSettings) -> None:
-    step = EmbeddedEngine(llama, settings()).step()
-    assert (step.finished, step.tokens, step.attended, step.sampled) == ((), 0, 0, 0)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"prompt_ids": ()}, "request 0, problem p0: an empty prompt; allowed: at least one token"),
-        ({"prompt_ids": (1,) * 11}, "request 0, problem p0: tokens of the prompt: got 11; allowed: at most 10"),
-        ({"prompt_ids": (1, 5000)}, "a token of the prompt: got 5000; allowed: 0 to"),
-        ({"seeds": (), "interruptions": ()}, "a request without seeds"),
-        ({"interruptions": (None, 3)}, "interruptions: got 2; allowed: one for each of 1"),
-        ({"interruptions": (-3,)}, "an interruption: got -3; allowed: 0 or more"),
-    ],
-)
-def test_bad_requests(
-    changes: dict[str, Any], message: str, llama: PreTrainedModel, settings: MakeSettings, request_of: MakeRequest
-) -> None:
-    engine = EmbeddedEngine(llama, settings())
-    with pytest.raises(InputError) as error:
-        engine.submit(request_of(0, **changes))
-    assert message in str(error.value)
-    assert engine.num_pending == 0
-
-
-def test_a_prompt_longer_than_the_context(
-    llama: PreTrainedModel, settings: MakeSettings, request_of: MakeRequest
-) -> None:
-    engine = EmbeddedEngine(llama, settings(max_prompt=100, max_response=50))  # the context is 128
-    engine.submit(request_of(0, prompt_ids=(1,) * 78))
-    with pytest.raises(
-        InputError, match="got 79; allowed: at most 78: the policy's context less 50 tokens of response"
-    ):
-        engine.submit(request_of(1, prompt_ids=(1,) * 79))
-
-
-def test_a_request_twice(llama: PreTrainedModel, settings: MakeSettings, request_of: MakeRequest) -> None:
-    engine = EmbeddedEngine(llama, settings())
-    engine.submit(request_of(4, 2))
-    with pytest.raises(InputError, match="in flight already: got 4"):
-        engine.submit(request_of(4, 2))
-    assert engine.num_pending == 2
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"rows": 0}, "rows: got 0"),
-        ({"temperature": 0.0}, "temperature: got 0.0; allowed: a finite number above 0"),
-        ({"temperature": float("nan")}, "temperature: got nan"),
-        ({"max_response": 128}, "the longest response: got 128; allowed: less than the policy's context of 128"),
-        ({"eos_id": 3, "phrase_ids": (4, 3)}, "phrase_ids: got (4, 3); allowed: no end-of-text token"),
-    ],
-)
-def test_bad_settings(changes: dict[str, Any], message: str, llama: PreTrainedModel, settings: MakeSettings) -> None:
-    with pytest.raises(InputError) as error:
-        EmbeddedEngine(llama, settings(**changes))
-    assert message in str(error.value)
-
-
 def test_a_sliding_window_inside_the_context_is_refused(settings: MakeSettings) -> None:
     model = Qwen2ForCausalLM(Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=8, max_window_layers=0))
     with pytest.raises(InputError, match="sliding window of the policy: got 8"):
         EmbeddedEngine(model, settings())
 
 
-def test_logits_that_are_not_numbers_stop_the_engine(
+def test_injected_tokens_go_through_the_model_and_are_not_counted_as_sampled(
     llama: PreTrainedModel, settings: MakeSettings, request_of: MakeRequest
 ) -> None:
-    engine = EmbeddedEngine(llama, settings())
-    engine.submit(request_of(0))
-    weights = {name: torch.full_like(tensor, np.nan) for name, tensor in llama.state_dict().items()}
-    engine.load_weights(weights, version=6)
-    with pytest.raises(InputError, match="policy version 6: logits of the policy: got 'not a number'"):
-        engine.step()
+    engine = EmbeddedEngine(llama, settings(phrase_ids=(11, 12, 13), max_response=6))
+    engine.submit(request_of(0, prompt_ids=(4, 5), interruptions=(2,)))
+    steps = [engine.step() for _ in range(6)]
+    assert [step.sampled for step in steps] == [1, 1, 0, 0, 0, 1]
+    assert [step.tokens for step in steps] == [2, 1, 1, 1, 1, 1]

@@ -1,4 +1,4 @@
-"""Forced interruption: when the phrase is injected, how it is marked, and when thinking has ended in time."""
+"""Forced interruption, for every engine: when the phrase is injected, how it is marked, thinking that ends in time."""
 
 from __future__ import annotations
 
@@ -10,26 +10,31 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from scalerl.pipeline.engines import EmbeddedEngine
-from scalerl.pipeline.types import EngineSettings, GroupRequest, Rollout
+from scalerl.pipeline.types import Engine, EngineSettings, GroupRequest, Rollout
 from scalerl.recipe.logprobs import token_logprobs
 
 MakeSettings = Callable[..., EngineSettings]
 MakeRequest = Callable[..., GroupRequest]
-Drain = Callable[[EmbeddedEngine], dict[tuple[int, int], Rollout]]
+OpenEngine = Callable[..., Engine]
+Drain = Callable[[Engine], dict[tuple[int, int], Rollout]]
 RunOne = Callable[..., Rollout]
 
 PHRASE = (11, 12, 13)
 
 
 @pytest.fixture
-def run_one(llama: PreTrainedModel, settings: MakeSettings, request_of: MakeRequest, drain: Drain) -> RunOne:
+def run_one(open_engine: OpenEngine, settings: MakeSettings, request_of: MakeRequest, drain: Drain) -> RunOne:
     def run(interruption: int | None, **changes: Any) -> Rollout:
-        engine = EmbeddedEngine(llama, settings(**{"phrase_ids": PHRASE, **changes}))
+        engine = open_engine(settings(**{"phrase_ids": PHRASE, **changes}))
         engine.submit(request_of(0, interruptions=(interruption,)))
         return drain(engine)[0, 0]
 
     return run
+
+
+def first_seen(tokens: list[int], start: int) -> int:
+    """The first place from `start` on whose token stands nowhere before, nor in the phrase."""
+    return next(at for at in range(start, 8) if tokens.index(tokens[at]) == at and tokens[at] not in PHRASE)
 
 
 @pytest.mark.parametrize("at", [0, 1, 4, 8])
@@ -46,27 +51,29 @@ def test_the_phrase_follows_after_so_many_tokens(at: int, run_one: RunOne) -> No
 
 
 def test_what_follows_is_conditioned_on_the_phrase(
-    llama: PreTrainedModel, run_one: RunOne, request_of: MakeRequest
+    policy: PreTrainedModel, run_one: RunOne, request_of: MakeRequest
 ) -> None:
     rollout, prompt = run_one(4), request_of(0).prompt_ids
     ids = torch.tensor([[*prompt, *rollout.tokens.tolist()]])
     with torch.no_grad():
-        logits = llama(ids).logits[0, len(prompt) - 1 : -1]
+        logits = policy(ids).logits[0, len(prompt) - 1 : -1]
     expected = token_logprobs(logits, ids[0, len(prompt) :]).numpy()
     assert rollout.logprobs[7:] == pytest.approx(expected[7:], abs=1e-4)
 
 
 def test_thinking_that_has_ended_is_not_interrupted(run_one: RunOne) -> None:
     free = run_one(None).tokens.tolist()
-    end = (free[3], free[4])  # thinking ends with the fifth token
-    assert free.index(end[0]) == 3  # nowhere earlier
-    for at in (5, 6, 9):  # 5: it ends just in time
-        rollout = run_one(at, end_thinking_ids=end)
-        assert rollout.tokens.tolist() == free
+    at = first_seen(free, 2)
+    end = (free[at], free[at + 1])
+    for interruption in (at + 2, at + 3, 11):  # at + 2: it ends just in time
+        rollout = run_one(interruption, end_thinking_ids=end)
+        assert rollout.tokens.tolist()[:interruption] == free[:interruption]  # what follows is another draw at vLLM
+        assert rollout.own.all()
+        assert len(rollout) == 12
         assert not rollout.interrupted
-    rollout = run_one(4, end_thinking_ids=end)  # one token too early: only the first half of the marker is there
+    rollout = run_one(at + 1, end_thinking_ids=end)  # one token too early: only the first half of the marker is there
     assert rollout.interrupted
-    assert rollout.tokens.tolist()[4:7] == list(PHRASE)
+    assert rollout.tokens.tolist()[at + 1 : at + 4] == list(PHRASE)
 
 
 def test_a_marker_longer_than_what_is_written_does_not_match(run_one: RunOne) -> None:
@@ -85,9 +92,10 @@ def test_the_budget_can_end_within_the_phrase(run_one: RunOne) -> None:
 
 
 def test_an_answer_that_ends_first_is_not_interrupted(run_one: RunOne) -> None:
-    eos = int(run_one(None).tokens[2])
-    rollout = run_one(3, eos_id=eos)
-    assert len(rollout) == 3
+    free = run_one(None).tokens.tolist()
+    at = first_seen(free, 1)
+    rollout = run_one(at + 1, eos_id=free[at])
+    assert len(rollout) == at + 1
     assert not rollout.interrupted
     assert not rollout.truncated
 
@@ -108,9 +116,9 @@ def test_the_phrase_comes_once(run_one: RunOne) -> None:
 
 
 def test_neighbours_are_interrupted_each_at_their_own_time(
-    llama: PreTrainedModel, settings: MakeSettings, request_of: MakeRequest, drain: Drain, run_one: RunOne
+    open_engine: OpenEngine, settings: MakeSettings, request_of: MakeRequest, drain: Drain, run_one: RunOne
 ) -> None:
-    engine = EmbeddedEngine(llama, settings(phrase_ids=PHRASE, rows=2))
+    engine = open_engine(settings(phrase_ids=PHRASE, rows=2))
     points = (3, None, 0, 11, 5)
     engine.submit(request_of(0, 5, seeds=(0,) * 5, interruptions=points))
     rollouts = drain(engine)
@@ -118,13 +126,3 @@ def test_neighbours_are_interrupted_each_at_their_own_time(
         assert rollouts[0, position].tokens.tolist() == run_one(at).tokens.tolist()
     counted = [int((~rollouts[0, position].own).sum()) for position in range(5)]
     assert counted == [3, 0, 3, 1, 3]
-
-
-def test_injected_tokens_go_through_the_model_and_are_not_counted_as_sampled(
-    llama: PreTrainedModel, settings: MakeSettings, request_of: MakeRequest
-) -> None:
-    engine = EmbeddedEngine(llama, settings(phrase_ids=PHRASE, max_response=6))
-    engine.submit(request_of(0, prompt_ids=(4, 5), interruptions=(2,)))
-    steps = [engine.step() for _ in range(6)]
-    assert [step.sampled for step in steps] == [1, 1, 0, 0, 0, 1]
-    assert [step.tokens for step in steps] == [2, 1, 1, 1, 1, 1]

@@ -1,11 +1,17 @@
-"""What the embedded engine refuses, before anything starts: settings and requests that cannot work.
+"""What every engine refuses: settings, requests and weights that cannot work.
 
-Called by the engine's constructor and by `submit`. One clear error each; nothing is changed by a refusal.
+Called by the engines' constructors, `submit` and `load_weights`. One clear error each; a refusal changes nothing.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor, nn
 
 from scalerl.errors import InputError
 from scalerl.pipeline.types import EngineSettings, GroupRequest
@@ -40,3 +46,28 @@ def check_request(request: GroupRequest, settings: EngineSettings, context: int,
         raise InputError("interruptions", len(request.interruptions), f"one for each of {len(request.seeds)}", where)
     if negative := [at for at in request.interruptions if at is not None and at < 0]:
         raise InputError("an interruption", negative[0], "0 or more", where)
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """What the weights of a policy must look like."""
+
+    parameters: Mapping[str, torch.Size]
+    known: frozenset[str]
+    """Names that may be there besides: tied weights, buffers."""
+
+    @classmethod
+    def of(cls, model: nn.Module) -> Self:
+        """A walk over all modules: not at each update."""
+        return cls({name: value.shape for name, value in model.named_parameters()}, frozenset(model.state_dict()))
+
+    def check(self, weights: Mapping[str, Tensor]) -> None:
+        for name, shape in self.parameters.items():
+            if name not in weights:
+                raise InputError("weights without a parameter of the model", name, "every parameter")
+            if weights[name].shape != shape:
+                allowed = f"the shape of the model, {tuple(shape)}"
+                raise InputError(f"the shape of {name}", tuple(weights[name].shape), allowed)
+        for name in weights:
+            if name not in self.known:
+                raise InputError("weights with an unknown parameter", name, "the parameters of the model")

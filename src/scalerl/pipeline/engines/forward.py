@@ -24,6 +24,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from scalerl.errors import InputError
 from scalerl.pipeline.engines.cache import Prompts, SlotCache
+from scalerl.pipeline.engines.checks import Shapes
 from scalerl.pipeline.engines.fused import FusedForward, is_llama_like
 from scalerl.pipeline.products import fast_products
 from scalerl.pipeline.types import EngineSettings
@@ -37,7 +38,7 @@ class Forward:
         self.model = _own_copy(model)
         self.device = self.model.device
         self._parameters = dict(self.model.named_parameters())  # a walk over all modules: not at each update
-        self._known = set(self.model.state_dict())
+        self._shapes = Shapes.of(self.model)
         self.context = context_of(model, settings)
         self._place_c = torch.arange(self.context, device=self.device)
         self._seen = torch.tensor(0.0, dtype=self.model.dtype, device=self.device)
@@ -55,15 +56,7 @@ class Forward:
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Copy new weights in, in the dtype of the model; all of them or, with an error, none."""
-        for name, parameter in self._parameters.items():
-            if name not in weights:
-                raise InputError("weights without a parameter of the model", name, "every parameter")
-            if weights[name].shape != parameter.shape:
-                allowed = f"the shape of the model, {tuple(parameter.shape)}"
-                raise InputError(f"the shape of {name}", tuple(weights[name].shape), allowed)
-        for name in weights:
-            if name not in self._known:
-                raise InputError("weights with an unknown parameter", name, "the parameters of the model")
+        self._shapes.check(weights)
         for name, parameter in self._parameters.items():
             parameter.copy_(weights[name])
         self._refresh_head()

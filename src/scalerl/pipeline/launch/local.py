@@ -19,6 +19,7 @@ from scalerl.compute import Usage
 from scalerl.config import RunConfig
 from scalerl.pipeline.assemble import Ground, ground
 from scalerl.pipeline.buffer import Buffer
+from scalerl.pipeline.engines.open import read_outline
 from scalerl.pipeline.generator import Generator, part
 from scalerl.pipeline.launch.feed import FeedReport
 from scalerl.pipeline.launch.memory import peak_memory_bytes
@@ -28,7 +29,6 @@ from scalerl.pipeline.schedule import Schedule
 from scalerl.pipeline.source import Source
 from scalerl.pipeline.types import Group, GroupRequest, Snapshot
 from scalerl.pipeline.weights import SharedWeights
-from scalerl.policy.load import read_policy
 from scalerl.policy.pretrained import read_tokenizer
 
 
@@ -140,10 +140,13 @@ def open_local(base: Ground, folder: Path, buffer: Buffer, schedule: Schedule, v
     """Start the generator with the policy in `folder`; it builds everything else from the config, as this side did."""
     source = base.source()  # before there is a process that an error would leave behind
     build = partial(build_generator, base.run, folder, version)
-    return LocalFeed(GeneratorProcess(build, base.run.scale.launcher.threads), source, buffer, schedule)
+    process = GeneratorProcess(
+        build, base.run.scale.launcher.threads, has_children=base.run.scale.generator.engine == "vllm"
+    )
+    return LocalFeed(process, source, buffer, schedule)
 
 
 def build_generator(run: RunConfig, folder: Path, version: int) -> Generator:
     """In the generator's process."""
     base = ground(run, read_tokenizer(folder))
-    return base.generator(read_policy(folder, run.scale.model.dtype), version)
+    return base.generator(read_outline(run, folder), version, folder)

@@ -44,17 +44,20 @@ class RemoteTraceback(Exception):  # noqa: N818  # a text that stands in front o
 
 
 class GeneratorProcess:
-    """A child process that runs `worker.serve`. `build` makes its generator there: it must be picklable."""
+    """A child process that runs `worker.serve`. `build` makes its generator there: it must be picklable.
 
-    def __init__(self, build: Build, threads: int) -> None:
+    `has_children`: the generator starts processes of its own, which Python allows to processes that are no daemons.
+    """
+
+    def __init__(self, build: Build, threads: int, *, has_children: bool = False) -> None:
         context = get_context("spawn")
         self.lock = context.Lock()
         """For `SharedWeights`."""
         self._link, there = context.Pipe()
         self._process = context.Process(
-            target=serve, args=(there, self.lock, threads, build), name="scalerl-generator", daemon=True
+            target=serve, args=(there, self.lock, threads, build), name="scalerl-generator", daemon=not has_children
         )
-        with _without_interrupts():
+        with without_interrupts():
             self._process.start()
         there.close()  # or the end of the child would not end the pipe
         self._inbox: _Inbox = queue.SimpleQueue()
@@ -100,7 +103,7 @@ class GeneratorProcess:
 
     def _death(self) -> ScaleRLError:
         self._process.join(_END_S)
-        return GeneratorDiedError(_how_it_ended(self._process.exitcode))
+        return GeneratorDiedError(how_it_ended(self._process.exitcode))
 
 
 def _collect(link: Connection, inbox: _Inbox) -> None:
@@ -119,7 +122,8 @@ def _failure(failed: Failed) -> ScaleRLError:
     return error
 
 
-def _how_it_ended(code: int | None) -> str:
+def how_it_ended(code: int | None) -> str:
+    """The exit code of a process in words."""
     if code is None:
         return "closed its pipe and hangs"
     if code >= 0:
@@ -129,7 +133,7 @@ def _how_it_ended(code: int | None) -> str:
 
 
 @contextmanager
-def _without_interrupts() -> Iterator[None]:
+def without_interrupts() -> Iterator[None]:
     """A child that is started here inherits that Ctrl-C does not reach it, from its first moment on."""
     if sys.platform == "win32":
         yield

@@ -1,0 +1,71 @@
+"""The engine that a config names, checked before time is spent on anything.
+
+Called where generators are put together, and at the start of a run.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from scalerl.config import RunConfig
+from scalerl.config.policy import MoeModel, PretrainedModel
+from scalerl.errors import InputError
+from scalerl.pipeline.engines.embedded import EmbeddedEngine
+from scalerl.pipeline.engines.vllm import VllmEngine, VllmOptions, VllmServer
+from scalerl.pipeline.engines.vllm.checks import check_heads, check_installed, check_names, head_width
+from scalerl.pipeline.types import Engine, EngineSettings
+from scalerl.policy.load import read_policy
+from scalerl.policy.pretrained import CONFIG
+
+
+def check_engine(run: RunConfig) -> None:
+    """Whatever can be said without starting the engine: is it installed, and does it know such a policy."""
+    if run.scale.generator.engine != "vllm":
+        return
+    check_installed()
+    model = run.scale.model
+    if isinstance(model, MoeModel):
+        raise InputError("scale.model.source", model.source, "llama or pretrained: vLLM knows experts by other names")
+    if not isinstance(model, PretrainedModel):
+        check_heads(model.width // model.heads)
+    elif (Path(model.name) / CONFIG).is_file():  # a name on a hub is looked at after the download
+        check_heads(head_width(AutoConfig.from_pretrained(model.name)))
+
+
+def read_outline(run: RunConfig, folder: Path) -> PreTrainedModel:
+    """The policy in a folder, as far as the engine needs it: vLLM reads the weights itself."""
+    if run.scale.generator.engine == "embedded":
+        return read_policy(folder, run.scale.model.dtype)
+    with torch.device("meta"):
+        model: PreTrainedModel = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+    return model
+
+
+def open_engine(
+    run: RunConfig, model: PreTrainedModel, folder: Path | None, settings: EngineSettings, version: int
+) -> Engine:
+    """`folder`: where the policy lies on disk, with the weights of this version; needed by vLLM only."""
+    if run.scale.generator.engine == "embedded":
+        return EmbeddedEngine(model, settings, version)
+    assert folder is not None, "vLLM reads the policy from a folder"
+    check_heads(head_width(model.config))
+    check_names(model, folder)
+    return VllmEngine(VllmServer.open(folder, _options(run, settings)), model, settings, version)
+
+
+def _options(run: RunConfig, settings: EngineSettings) -> VllmOptions:
+    given = run.scale.generator.vllm
+    return VllmOptions(
+        rows=settings.rows,
+        context=settings.max_prompt + settings.max_response,
+        dtype=run.scale.model.dtype,
+        fp32_head=settings.fp32_head,
+        threads=run.scale.launcher.threads,
+        tensor_parallel=given.tensor_parallel,
+        gpu_memory_share=given.gpu_memory_share,
+        cpu_cache_gb=given.cpu_cache_gb,
+        compiled=given.compiled,
+    )

@@ -1,0 +1,136 @@
+"""The trainer that a config names: alone in this process, or as rank 0 of several processes on this machine.
+
+Called by the session. The other ranks are child processes that run `rank.run_rank`; this file starts them, notices how
+they ended, and sees to it that none is left behind. What ranks do together is `fsdp`'s business.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedModel
+
+from scalerl.config import RunConfig
+from scalerl.errors import InputError, ScaleRLError
+from scalerl.pipeline.fsdp import Together
+from scalerl.pipeline.launch.meeting import Meeting, RankLostError, device_of
+from scalerl.pipeline.launch.process import how_it_ended, without_interrupts
+from scalerl.pipeline.launch.rank import run_rank
+from scalerl.pipeline.trainer import Trainer
+from scalerl.policy.load import read_policy
+from scalerl.recipe import Recipe
+
+_END_S = 5.0
+"""How long a process may take to end before it is killed."""
+_NOTICE_S = 3.0
+"""How long after a failed collective a process that has died is looked for."""
+_POLL_S = 0.02
+
+
+@contextmanager
+def open_trainer(
+    run: RunConfig, recipe: Recipe, model: PreTrainedModel, folder: Path, start: Path
+) -> Iterator[Trainer]:
+    """`folder` holds the same policy as `model`, `start` the one at step 0: the reference of a KL term.
+
+    With several ranks the model is spread over them: take copies of it before.
+    """
+    reference = start if run.recipe.kl_coefficient > 0 else None
+    frozen = None if reference is None else read_policy(reference, run.scale.model.dtype)
+    if run.scale.launcher.trainers == 1:
+        yield Trainer(model, recipe, run, frozen)
+        return
+    with open_ranks(run, folder, reference) as ranks:
+        yield Trainer(model, recipe, run, frozen, ranks)
+
+
+@contextmanager
+def open_ranks(run: RunConfig, policy: Path, reference: Path | None, port: int = 0) -> Iterator[Together]:
+    """This process as rank 0, with the others beside it; they are gone afterwards, whatever happens."""
+    size = run.scale.launcher.trainers
+    _check_devices(size)
+    meeting = Meeting(size, port=port)
+    processes = _Processes(size, meeting, run, policy, reference)
+    try:
+        meeting.wait(processes.lost)
+        ranks = meeting.join(device_of(0), processes.fate)
+        try:
+            yield ranks
+        finally:
+            ranks.close()
+    finally:
+        processes.close()
+
+
+class _Processes:
+    """Ranks 1 and up, as child processes."""
+
+    def __init__(self, size: int, meeting: Meeting, run: RunConfig, policy: Path, reference: Path | None) -> None:
+        context = get_context("spawn")
+        self._meeting = meeting
+        self._processes = {
+            rank: context.Process(
+                target=_live, args=(rank, size, meeting.address, run, policy, reference),
+                name=f"scalerl-trainer-{rank}", daemon=True,
+            )
+            for rank in range(1, size)
+        }  # fmt: skip
+        with without_interrupts():
+            for process in self._processes.values():
+                process.start()
+
+    def lost(self) -> ScaleRLError | None:
+        """A rank that is gone without having said why. Before the end, that is: then they are told to go."""
+        codes = {rank: process.exitcode for rank, process in self._processes.items()}
+        gone = {rank: code for rank, code in codes.items() if code is not None}
+        killed = {rank: code for rank, code in gone.items() if code < 0}
+        for rank, code in (killed or gone).items():
+            return RankLostError(rank, how_it_ended(code))
+        return None
+
+    def fate(self) -> ScaleRLError | None:
+        """Why a collective has failed; a death takes a moment to be seen."""
+        end_s = time.monotonic() + _NOTICE_S
+        while time.monotonic() < end_s:
+            if (error := self._killed() or self._meeting.last_words() or self.lost()) is not None:
+                return error
+            time.sleep(_POLL_S)
+        return None
+
+    def close(self) -> None:
+        """End the processes; they are gone when this returns."""
+        end_s = time.monotonic() + _END_S
+        for process in self._processes.values():
+            process.join(max(0.0, end_s - time.monotonic()))
+            if process.is_alive():
+                process.kill()
+                process.join()
+
+    def _killed(self) -> ScaleRLError | None:
+        """First of all: a rank that was killed makes others fail, which then say so."""
+        error = self.lost()
+        killed = any((process.exitcode or 0) < 0 for process in self._processes.values())
+        return error if killed else None
+
+
+def _live(rank: int, size: int, address: str, run: RunConfig, policy: Path, reference: Path | None) -> None:
+    """In the process. Ctrl-C and SIGTERM are rank 0's business, also when they are sent to all processes at once."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        run_rank(rank, size, address, run, policy, reference)
+    except Exception:  # noqa: BLE001  # the boundary of the process: rank 0 was told at the meeting
+        sys.exit(1)
+
+
+def _check_devices(size: int) -> None:
+    if torch.cuda.is_available() and torch.cuda.device_count() < size:
+        what = "scale.launcher.trainers"
+        raise InputError(what, size, f"at most the GPUs of this machine, {torch.cuda.device_count()}")

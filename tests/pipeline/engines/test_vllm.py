@@ -1,0 +1,205 @@
+"""vLLM itself, in the environment that has it: starting, failing, ending, sharing of prompts, the FP32 head, a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from scalerl.config import RunConfig
+from scalerl.errors import InputError
+from scalerl.pipeline.engines.vllm import VllmEngine, VllmOptions, VllmServer
+from scalerl.pipeline.engines.vllm.checks import CPU_HEAD_WIDTHS, VllmError
+from scalerl.pipeline.engines.vllm.worker import OWNER
+from scalerl.pipeline.session import train
+from scalerl.pipeline.types import Engine, EngineSettings, GroupRequest, Rollout
+
+pytestmark = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM has an environment of its own: make test-vllm")
+
+MakeSettings = Callable[..., EngineSettings]
+MakeRequest = Callable[..., GroupRequest]
+Drain = Callable[[Engine], dict[tuple[int, int], Rollout]]
+OPTIONS = VllmOptions(rows=4, context=64, dtype="float32", fp32_head=False, threads=1, cpu_cache_gb=0.05)
+
+
+def processes() -> list[int]:
+    """Those of vLLM that were started by this package: they carry the name of their owner."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and _alive(int(folder.name)):
+            with suppress(OSError):
+                if f"{OWNER}=".encode() in (folder / "environ").read_bytes():
+                    found.append(int(folder.name))
+    return found
+
+
+def ended(pids: set[int], within_s: float = 60.0) -> bool:
+    """Waits as long as it takes; the limit is for a failing test only."""
+    end = time.monotonic() + within_s
+    while any(_alive(pid) for pid in pids):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_the_widths_are_those_that_vllm_says() -> None:
+    backend = import_module("vllm.v1.attention.backends.cpu_attn").CPUAttentionBackend
+    assert tuple(backend.get_supported_head_sizes()) == CPU_HEAD_WIDTHS
+
+
+def test_a_group_reads_its_prompt_once_but_for_the_last_block(
+    vllm_server: VllmServer, policy: PreTrainedModel, settings: MakeSettings, request_of: MakeRequest
+) -> None:
+    engine = VllmEngine(vllm_server, policy, settings(max_prompt=100))
+    engine.load_weights(dict(policy.named_parameters()), version=1)
+    engine.submit(request_of(0, 8, prompt_ids=tuple(5 + token % 15 for token in range(100))))
+    tokens = sampled = 0
+    while engine.num_pending:
+        step = engine.step()
+        tokens, sampled = tokens + step.tokens, sampled + step.sampled
+    assert sampled == 8 * 12
+    assert tokens == 100 + 7 * (100 - 96) + 8 * 11  # three blocks of 32 are shared
+
+
+def test_it_listens_on_the_loopback_interface_only(vllm_server: VllmServer) -> None:
+    inodes = set()
+    for pid in processes():
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            if found := re.fullmatch(r"socket:\[(\d+)\]", str(link.readlink())):
+                inodes.add(found[1])
+    listening = []
+    for table, loopback in (("tcp", "0100007F"), ("tcp6", "00000000000000000000000001000000")):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and words[9] in inodes:
+                listening.append(words[1].split(":")[0] == loopback)
+    assert listening
+    assert all(listening)
+
+
+def test_a_policy_that_vllm_does_not_know(policy_folder: Path, tmp_path: Path) -> None:
+    for file in policy_folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": ["NobodyKnowsForCausalLM"]}))
+    before = set(processes())
+    with pytest.raises(InputError) as caught:
+        VllmServer.open(tmp_path, OPTIONS)
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path}: vLLM does not start (")
+    assert "NobodyKnowsForCausalLM" in message
+    assert "\n" not in message
+    assert set(processes()) <= before
+
+
+def test_a_policy_whose_weights_are_damaged(policy_folder: Path, tmp_path: Path) -> None:
+    """Found by a process of vLLM, not by this one."""
+    for file in policy_folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    before = set(processes())
+    with pytest.raises(InputError, match=r"vLLM does not start \(.*[Ss]afetensor.*\)") as caught:
+        VllmServer.open(tmp_path, OPTIONS)
+    assert "\n" not in str(caught.value)
+    assert ended(set(processes()) - before)
+
+
+PROGRAM = """
+import sys, time
+from pathlib import Path
+from scalerl.pipeline.engines.vllm import VllmOptions, VllmServer
+if __name__ == "__main__":
+    server = VllmServer.open(Path(sys.argv[1]), VllmOptions(
+        rows=4, context=64, dtype="bfloat16", fp32_head=True, threads=1, cpu_cache_gb=0.05))
+    print("ready", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_its_processes_end_with_a_killed_owner(policy_folder: Path, tmp_path: Path) -> None:
+    script = tmp_path / "owner.py"
+    script.write_text(PROGRAM)
+    before = set(processes())
+    owner = subprocess.Popen([sys.executable, script, policy_folder], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == "ready\n"
+    started = set(processes()) - before
+    assert started
+    owner.send_signal(signal.SIGKILL)
+    owner.wait()
+    owner.stdout.close()
+    assert ended(started)
+
+
+def test_bfloat16_with_the_fp32_head_and_a_death(
+    policy: PreTrainedModel, policy_folder: Path, settings: MakeSettings, request_of: MakeRequest, drain: Drain
+) -> None:
+    options = VllmOptions(rows=16, context=128, dtype="bfloat16", fp32_head=True, threads=1, cpu_cache_gb=0.05)
+    before = set(processes())
+    server = VllmServer.open(policy_folder, options)  # it would refuse a head that is not in float32
+    engine = VllmEngine(server, policy, settings(fp32_head=True, max_response=40))
+    # Trained in float32, generated in bfloat16.
+    engine.load_weights({name: 1.5 * tensor for name, tensor in policy.named_parameters()}, version=1)
+    engine.submit(request_of(0, 16))
+    rollouts = drain(engine)
+    body = type(policy)(policy.config).bfloat16()
+    body.load_state_dict({name: 1.5 * tensor for name, tensor in policy.state_dict().items()})
+    errors = []
+    for rollout in rollouts.values():
+        ids = torch.tensor([[*request_of(0).prompt_ids, *rollout.tokens.tolist()]])
+        with torch.no_grad():
+            states = body.get_decoder()(ids).last_hidden_state[0, len(request_of(0).prompt_ids) - 1 : -1]
+            logits = states.float() @ body.lm_head.weight.float().T
+        expected = logits.log_softmax(-1)[torch.arange(len(rollout)), torch.from_numpy(rollout.tokens)].numpy()
+        errors.append(np.abs(rollout.logprobs - expected))
+    assert np.median(np.concatenate(errors)) < 0.02  # the bodies round differently
+    engine.submit(request_of(1, 4))
+    (core,) = (pid for pid in set(processes()) - before if b"EngineCore" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    os.kill(core, signal.SIGKILL)
+    with pytest.raises(VllmError, match="vLLM failed: "):
+        drain(engine)
+    server.close()
+    assert ended(set(processes()) - before)
+
+
+def test_a_run_reaches_what_the_embedded_engine_reaches(
+    make_run: Callable[..., RunConfig], cache: Path, tmp_path: Path
+) -> None:
+    shape = ["scale.model.heads=1", "scale.launcher.kind=local", "scale.budget.amount=8", "scale.evaluation.every=4"]
+    own = make_run(*shape, "scale.evaluation.samples=16")
+    other = make_run(
+        *shape, "scale.evaluation.samples=16", "scale.generator.engine=vllm", "scale.generator.vllm.cpu_cache_gb=0.05"
+    )
+    before = set(processes())
+    expected = train(own, tmp_path / "embedded", cache=cache)
+    found = train(other, tmp_path / "vllm", cache=cache)
+    assert found.step == expected.step == 8
+    assert found.points[0].per_problem == expected.points[0].per_problem  # the same policy, measured the same way
+    assert found.points[-1].pass_rate == pytest.approx(expected.points[-1].pass_rate, abs=0.25)
+    lines = [json.loads(line) for line in (tmp_path / "vllm" / "metrics.jsonl").read_text().splitlines()]
+    assert len(lines) == 8
+    assert found.ledger.generation.tokens > 0
+    assert ended(set(processes()) - before)
