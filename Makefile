@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+VLLM_VENV := .venv-vllm
+VLLM_STAMP := $(VLLM_VENV)/.installed
 
 # One thread per process: with many, small BLAS calls are slower and timings depend on the machine's load.
 export OMP_NUM_THREADS := 1
@@ -10,10 +12,10 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv chromium check format test demo study bench screenshots clean
+.PHONY: help venv chromium check format test test-vllm demo study bench screenshots clean
 
 help: ## show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1	\2/'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/'
 
 venv: $(STAMP) ## create .venv with the package (editable) and the development tools
 
@@ -43,6 +45,15 @@ format: venv ## let ruff repair and format
 test: check chromium ## the checks, then every test, the files shared between two processes
 	$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile
 
+$(VLLM_STAMP): scripts/install_vllm.sh
+	@rm -rf $(VLLM_VENV)
+	@echo "creating $(VLLM_VENV) with vLLM for CPUs"
+	@PYTHON=$(PYTHON) scripts/install_vllm.sh $(VLLM_VENV) --scalerl
+	@touch $@
+
+test-vllm: $(VLLM_STAMP) ## the engine's contract against vLLM, in an environment of its own (.venv-vllm)
+	$(VLLM_VENV)/bin/python -m pytest -q tests/pipeline/engines -k vllm -W "ignore:Unclosed context:ResourceWarning"  # of vLLM
+
 demo: venv ## forecast the paper's 8B curve; then train at laptop scale, and forecast the end from the first half
 	@mkdir -p demo
 	$(BIN)/scalerl fit --example scalerl-8b --until 50000 --budget 100000 --plot demo/scalerl-8b.png
@@ -65,5 +76,5 @@ screenshots: venv chromium ## pictures of the report into docs/images
 	$(BIN)/python scripts/screenshots.py
 
 clean: ## remove the environment, caches and everything built
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist demo
+	rm -rf $(VENV) $(VLLM_VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist demo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,7 +5,7 @@
 One workload for everybody: 512 requests with prompts of 16 tokens to a Llama of 0.87M parameters in float32, at most 64
 tokens each, at most 256 at a time, temperature 1. Weights are random, so that each of the 48 tokens, end of text
 included, has about the same probability: lengths are mixed, 35 tokens on average. Only tokens up to the end of text
-count. `generate` gets batches of 256, as its users do. vLLM runs in its own environment (benchmarks/install_vllm.sh);
+count. `generate` gets batches of 256, as its users do. vLLM runs in its own environment (scripts/install_vllm.sh);
 without that it is left out. The engine also returns log-probs and versions; the others are not asked for them.
 
 All take turns, round by round, at the same number of threads; a ratio is the median over rounds of the ratio within a
@@ -223,12 +223,12 @@ def table(lines: list[Line]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Speed of the embedded engine; see the head of this file.")
-    parser.add_argument("--vllm-python", type=Path, help="python of an environment made by install_vllm.sh")
+    parser.add_argument("--vllm-python", type=Path, help="python of an environment made by scripts/install_vllm.sh")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     if options.vllm_python is None:
-        print("vLLM is left out: no --vllm-python (see benchmarks/install_vllm.sh)")
+        print("vLLM is left out: no --vllm-python (see scripts/install_vllm.sh)")
     lines = [line for threads in options.threads for line in measure(threads, options.rounds, options.vllm_python)]
     print(table(lines))
     machine = {"cpus": os.cpu_count(), "machine": platform.machine(), "load_average": list(os.getloadavg())}

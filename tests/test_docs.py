@@ -65,7 +65,9 @@ def finished_run(path: Path) -> None:
             ledger = dict.fromkeys(("generation", "training", "evaluation"), used)
             counts = {"num_problems": 256, "num_samples": 4, "num_judged": 1024}
             measured = {"standard_error": 0.02, "truncation_rate": 0.02, "mean_length": 30.0}
-            run.evals.append({"step": step, "pass_rate": rate, **counts, **measured, "ledger": ledger, "wall_s": 1.0})
+            downstream = {"downstream/harder": 0.7 * rate, "downstream/harder/num_judged": 512}
+            line = {"step": step, "pass_rate": rate, **counts, **measured, "ledger": ledger, "wall_s": 1.0}
+            run.evals.append({**line, **downstream})
             run.metrics.append({"step": step, "ledger": ledger, "wall_s": 1.0})
         run.finish("budget", 500)
 

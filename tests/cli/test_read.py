@@ -54,6 +54,11 @@ def test_list(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert metrics["timing_s/step"]["low"] == metrics["timing_s/step"]["high"] == 30.0
 
 
+def test_a_table_is_listed_as_a_table(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (log / "plain.csv").write_text("gpu_hours,pass_rate\n1,0.1\n2,0.2\n")
+    assert json.loads(run(capsys, "read", "plain.csv", "--list", "--json")[1])["kind"] == "a table"
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_to_a_table_that_reads_back(log: Path, capsys: pytest.CaptureFixture[str], ending: str) -> None:
     target = f"out/curve.{ending}"
@@ -138,4 +143,4 @@ def test_compare_says_how_each_log_was_read(log: Path, capsys: pytest.CaptureFix
     code, out, _ = run(capsys, "compare", "verl.jsonl", "other.jsonl", "--gpus", "8")
     assert code == 0
     assert "verl: compute: gpu_hours = timing_s/step, summed over the steps" in out
-    assert "other: skipped 1 broken lines" in out
+    assert "other: skipped 1 broken line (" in out

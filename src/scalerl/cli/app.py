@@ -14,6 +14,7 @@ from scalerl.cli.backtest import backtest
 from scalerl.cli.compare import compare
 from scalerl.cli.decide import decide
 from scalerl.cli.fit import fit
+from scalerl.cli.plan import plan
 from scalerl.cli.read import read
 from scalerl.cli.report import report
 from scalerl.cli.runs import build_runs
@@ -51,7 +52,7 @@ def build() -> Any:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True, help=PURPOSE, epilog=EXAMPLES)(_root)
-    for command in (train, sft, read, fit, compare, decide, backtest, report, watch):
+    for command in (train, sft, read, fit, compare, decide, backtest, report, watch, plan):
         app.command()(command)
     app.add_typer(build_runs(), name="runs")
     app.add_typer(build_study(), name="study")
