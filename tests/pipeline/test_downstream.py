@@ -18,6 +18,7 @@ from scalerl.pipeline.downstream import downstream_tasks, with_downstream
 from scalerl.pipeline.evaluate import is_due
 from scalerl.pipeline.records import point_from_line, point_line, problem_lines
 from scalerl.pipeline.session import train
+from scalerl.policy import TinyLlama, build_policy
 from scalerl.policy.load import load_policy
 from scalerl.readers.curves import read_table
 
@@ -169,7 +170,6 @@ def test_a_set_from_a_file_may_not_hold_training_prompts(make_run: MakeRun, tmp_
     [
         ("task={numbers=3}, problems=5000", f"{KEY}.x: .*too few distinct held-out problems.*5000"),
         ("task={numbers=4, largest=99}, problems=9", rf"at most {KEY}.x.tokens.prompt, 6"),
-        ("task={numbers=4}, problems=9, tokens={thinking=99}", rf"{KEY}.x.tokens: prompt \+ thinking \+ answer"),
         ("task={numbers=3}, problems=9, tokens={answer=1}", f"{KEY}.x.tokens.answer: tokens of the interruption"),
     ],
 )
@@ -186,3 +186,20 @@ def test_only_the_step_decides_what_is_due_except_at_an_end_out_of_turn(make_run
     assert [is_due(run, "three", step) for step in (0, 2, 4, 6, 8)] == [True, False, True, False, True]
     assert is_due(run, "three", 5)
     assert all(is_due(run, "larger", step) for step in range(9))
+
+
+ROOMY = {"task": {"numbers": 3}, "problems": 9, "tokens": {"thinking": 99}}
+
+
+def test_a_small_policy_is_built_with_room_for_the_sets(make_run: MakeRun, tmp_path: Path) -> None:
+    run = patch(make_run(), {"scale.warm_start": {"kind": "none"}, KEY: {"x": ROOMY}})
+    assert load_policy(run, tmp_path).model.config.max_position_embeddings == run.scale.context == 6 + 99 + 6
+
+
+def test_a_given_policy_must_have_room_for_the_sets(make_run: MakeRun, tmp_path: Path) -> None:
+    folder = build_policy(tmp_path / "policy", TinyLlama(layers=1, width=16, heads=2, feed_forward=24, context=24))
+    model = {"source": "pretrained", "name": str(folder), "dtype": "float32"}
+    run = patch(make_run(), {"scale.model": model, "scale.warm_start": {"kind": "none"}, KEY: {"x": ROOMY}})
+    with pytest.raises(InputError, match="context"):
+        train(run, tmp_path / "run", cache=tmp_path / "cache")
+    assert not (tmp_path / "run").exists()
