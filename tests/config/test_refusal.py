@@ -42,7 +42,7 @@ def refused(*overrides: str, recipe: str = "scalerl", scale: str = "laptop", fil
          "a list of 2 numbers, each at least 0 and below 1"),
         ("scale.optimiser.betas=[0.9, 1]", "scale.optimiser.betas", [0.9, 1],
          "a list of 2 numbers, each at least 0 and below 1"),
-        ("scale.launcher.kind=ray", "scale.launcher.kind", "ray", "inline, local"),
+        ("scale.launcher.kind=slurm", "scale.launcher.kind", "slurm", "inline, local, ray"),
         ("seed=-1", "seed", -1, "a whole number at least 0 and below 9223372036854775808"),
     ],
 )  # fmt: skip

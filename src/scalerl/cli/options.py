@@ -15,7 +15,7 @@ Method = Literal["varpro", "paper"]
 Duplicates = Literal["mean", "last", "seeds"]
 Restarts = Literal["replace", "continue"]
 Question = Literal["value", "ceiling"]
-Launcher = Literal["inline", "local"]
+Launcher = Literal["inline", "local", "ray"]
 Form = Literal["html", "md", "png", "svg", "pdf", "json"]
 
 READ, FIT, ASK, OUT = "What to read", "How to fit", "What to ask", "Output"
@@ -275,14 +275,29 @@ LauncherName = Annotated[
     Launcher | None,
     typer.Option(
         "--launcher", rich_help_panel=WHERE,
-        help="inline: one process, the same curve bit for bit. local: a generator and a trainer process.",
+        help="inline: one process, the same curve bit for bit. local: a generator and a trainer process. ray: actors of a "
+        "Ray cluster.",
     ),
 ]  # fmt: skip
 Trainers = Annotated[
     str | None,
     typer.Option(
         "--trainers", metavar="N", rich_help_panel=WHERE,
-        help="Processes that train together (FSDP2); needs --launcher local. Default: the scale's, 1.",
+        help="Processes that train together (FSDP2); needs --launcher local or ray. Default: the scale's, 1.",
+    ),
+]  # fmt: skip
+Generators = Annotated[
+    str | None,
+    typer.Option(
+        "--generators", metavar="N", rich_help_panel=WHERE,
+        help="Actors that write rollouts; needs --launcher ray. Default: the scale's, 1.",
+    ),
+]  # fmt: skip
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address", metavar="TEXT", rich_help_panel=WHERE,
+        help="The Ray cluster: auto, or HOST:PORT. Default: one of its own on this machine.",
     ),
 ]  # fmt: skip
 OutFolder = Annotated[

@@ -1,7 +1,7 @@
 """From the options of `scalerl train` to a resolved config: for a new run, or for one that goes on.
 
-Called by `train` and `sft`. The options --seed, --budget, --launcher and --trainers are short names for keys of the
-config; giving a key both ways is an error, not a matter of order. What the keys mean is `scalerl.config`'s business.
+Called by `train` and `sft`. The options --seed, --budget, --launcher, --trainers and --generators are short names for keys
+of the config; giving a key both ways is an error, not a matter of order. What the keys mean is `scalerl.config`'s business.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 DEFAULT_RECIPE, DEFAULT_SCALE = "scalerl", "laptop"
 TRAINERS_KEY = "scale.launcher.trainers"
+GENERATORS_KEY = "scale.launcher.generators"
 BUDGET_KEYS = ("scale.budget.unit", "scale.budget.amount")
 
 
@@ -34,6 +35,7 @@ class Asked:
     budget: str | None = None
     launcher: str | None = None
     trainers: str | None = None
+    generators: str | None = None
 
     @property
     def from_presets(self) -> bool:
@@ -49,6 +51,8 @@ class Asked:
             forms[f"scale.launcher.kind={self.launcher}"] = f"--launcher {self.launcher}"
         if self.trainers is not None:
             forms[f"{TRAINERS_KEY}={self.trainers}"] = f"--trainers {self.trainers}"
+        if self.generators is not None:
+            forms[f"{GENERATORS_KEY}={self.generators}"] = f"--generators {self.generators}"
         if self.budget is not None:
             given = parse_budget(self.budget)
             values = (f'"{given.unit}"', repr(given.amount))
@@ -87,6 +91,7 @@ def resolve_again(asked: Asked, saved: RunConfig) -> Resolved:
     kept = {
         "scale.checkpoint_every": saved.scale.checkpoint_every,
         TRAINERS_KEY: saved.scale.launcher.trainers,
+        GENERATORS_KEY: saved.scale.launcher.generators,
     } | dict(zip(BUDGET_KEYS, (saved.scale.budget.unit, saved.scale.budget.amount), strict=True))
     silent = {key: value for key, value in kept.items() if not _said(key, resolved.origins)}
     return Resolved(patch(resolved.config, silent), saved, resolved.origins)

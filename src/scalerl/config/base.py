@@ -6,9 +6,9 @@ Used by `recipe`, `scale` and `run`. Knows no field of theirs. No field anywhere
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 from pydantic_core import PydanticCustomError
 
 from scalerl.errors import InputError
@@ -32,6 +32,17 @@ class Frozen(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+    silent: ClassVar[frozenset[str]] = frozenset()
+    """Keys that are not written at their default. A key that came later belongs here: a run that does not use it is the
+    run that it was before, and its digest must not change."""
+
+    @model_serializer(mode="wrap")
+    def _without_silent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values: dict[str, Any] = dump(self)
+        fields = type(self).model_fields
+        usual = {key for key in self.silent if getattr(self, key) == fields[key].default}
+        return {key: value for key, value in values.items() if key not in usual}
 
 
 def impossible(key: str, value: object, allowed: str, against: str = "") -> PydanticCustomError:

@@ -7,9 +7,9 @@ and the pipeline; holds no defaults that a preset should state.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, Strict, model_serializer, model_validator
+from pydantic import Field, Strict, model_validator
 
 from scalerl.config.base import Count, Fraction, Frozen, NonNegative, Positive, Share, impossible
 from scalerl.config.downstream import DownstreamSet
@@ -76,6 +76,8 @@ class Sampling(Frozen):
 class Evaluation(Frozen):
     """Pass rate on fixed held-out problems, at step 0 and then regularly."""
 
+    silent: ClassVar = frozenset({"downstream"})
+
     every: Count
     """Steps between evaluations."""
     problems: Count
@@ -93,12 +95,6 @@ class Evaluation(Frozen):
             if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
                 raise impossible("downstream", name, "names of letters, digits, - and _")
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_nothing(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A run without sets is the run that it was before there were any: its digest must not change."""
-        values: dict[str, Any] = dump(self)
-        return values if self.downstream else {key: value for key, value in values.items() if key != "downstream"}
 
 
 class Budget(Frozen):
@@ -143,6 +139,8 @@ class Vllm(Frozen):
 class Generator(Frozen):
     """The engine that writes rollouts."""
 
+    silent: ClassVar = frozenset({"engine", "vllm"})
+
     rows: Count
     """Rollouts that are decoded together; a finished row is refilled at once."""
     engine: Literal["embedded", "vllm"] = "embedded"
@@ -150,22 +148,15 @@ class Generator(Frozen):
     vllm: Vllm = Vllm()
     """Only for vLLM."""
 
-    @model_serializer(mode="wrap")
-    def _without_what_is_usual(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A run of the embedded engine is the run that it was before there was another: its digest must not change."""
-        values: dict[str, Any] = dump(self)
-        if self.engine == "embedded":
-            del values["engine"]
-            if self.vllm == Vllm():
-                del values["vllm"]
-        return values
-
 
 class Launcher(Frozen):
     """Which processes there are."""
 
-    kind: Literal["inline", "local"]
-    """One process in virtual time, the same on every machine; or a generator and a trainer process."""
+    silent: ClassVar = frozenset({"trainers", "generators", "trainer_gpus", "generator_gpus"})
+
+    kind: Literal["inline", "local", "ray"]
+    """One process in virtual time, the same on every machine; a generator and a trainer process; or actors of a Ray
+    cluster."""
     threads: Count
     """Threads of each process."""
     decode_slowdown: Positive = 3.0
@@ -174,18 +165,23 @@ class Launcher(Frozen):
     trainers: Count = 1
     """Processes that train the policy together, its parameters and optimiser spread over them (FSDP2). A run may go on
     with another number of them."""
+    generators: Count = 1
+    """`ray` only: actors that write rollouts, each with a copy of the policy. A run may go on with another number."""
+    trainer_gpus: NonNegative = 0.0
+    """`ray` only: GPUs of each trainer."""
+    generator_gpus: NonNegative = 0.0
+    """`ray` only: GPUs of each generator; with vLLM as many as `generator.vllm.tensor_parallel`."""
 
     @model_validator(mode="after")
-    def _inline_is_one_process(self) -> Self:
+    def _processes_fit_the_kind(self) -> Self:
         if self.kind == "inline" and self.trainers > 1:
             raise impossible("trainers", self.trainers, "1, because inline is one process", "kind")
+        if self.kind != "ray" and self.generators > 1:
+            raise impossible("generators", self.generators, f"1 with {self.kind}; several need ray", "kind")
+        for key in ("trainer_gpus", "generator_gpus"):
+            if self.kind != "ray" and getattr(self, key):
+                raise impossible(key, getattr(self, key), f"0 with {self.kind}, which takes the GPUs it sees", "kind")
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_one_trainer(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A run of one trainer is the run that it was before there could be more: its digest must not change."""
-        values: dict[str, Any] = dump(self)
-        return {key: value for key, value in values.items() if key != "trainers" or value != 1}
 
 
 class ScaleConfig(Frozen):
@@ -244,7 +240,7 @@ class ScaleConfig(Frozen):
     @model_validator(mode="after")
     def _engine_fits(self) -> Self:
         if self.generator.engine == "vllm" and self.launcher.kind == "inline":
-            raise impossible("launcher.kind", "inline", "local, because vLLM knows no virtual time", "generator.engine")
+            raise impossible("launcher.kind", "inline", "local or ray, because vLLM knows no virtual time", "generator.engine")
         if self.generator.engine == "embedded" and self.generator.vllm != Vllm():
             allowed = "vllm, because options of vLLM are given"
             raise impossible("generator.engine", "embedded", allowed, "generator.vllm")

@@ -2,7 +2,7 @@
 
 The pipeline writes it (`RunDirectory.check`, then `hold`); reports, resume and the command line read it (`open`).
 Bytes and their crash contracts are the business of `store` and `scalerl.folder`; checkpoints are written by the
-pipeline. A run is identified by its config without the budget, the frequency of checkpoints and the number of trainers:
+pipeline. A run is identified by its config without the budget, the frequency of checkpoints and the number of processes:
 they may change when a run goes on, and config.json then holds the latest.
 """
 
@@ -27,7 +27,9 @@ from scalerl.runs.provenance import describe_session
 from scalerl.runs.store import Records, plain
 
 FORMAT = 1
-_FREE = ("scale.budget.", "scale.checkpoint_every", "scale.launcher.trainers")
+_PROCESSES = ("trainers", "generators", "trainer_gpus", "generator_gpus")
+"""Keys of `scale.launcher` that do not belong to the identity: how many share the work."""
+_FREE = ("scale.budget.", "scale.checkpoint_every", *(f"scale.launcher.{key}" for key in _PROCESSES))
 """Beginnings of the dotted keys that do not belong to the identity."""
 _MOST_NAMED = 3
 
@@ -129,7 +131,7 @@ class RunDirectory:
         more = f", and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
         raise InputError(
             f"a run directory that belongs to another config ({'; '.join(named[:_MOST_NAMED])}{more})",
-            allowed="the same config, or a new folder; only budget, checkpoint_every and launcher.trainers may change",
+            allowed="the same config, or a new folder; only budget, checkpoint_every and launcher's counts may change",
             where=str(self.path),
         )
 
@@ -170,13 +172,13 @@ class RunDirectory:
 
 
 def identity(config: RunConfig) -> str:
-    """SHA-256 of the config without `scale.budget`, `scale.checkpoint_every` and `scale.launcher.trainers`."""
+    """SHA-256 of the config without what `_FREE` names."""
     return _digest(to_dict(config))
 
 
 def _digest(values: Mapping[str, Any]) -> str:
     scale = {key: value for key, value in values["scale"].items() if key not in {"budget", "checkpoint_every"}}
-    scale["launcher"] = {key: value for key, value in scale["launcher"].items() if key != "trainers"}
+    scale["launcher"] = {key: value for key, value in scale["launcher"].items() if key not in _PROCESSES}
     text = json.dumps({**values, "scale": scale}, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -23,8 +23,8 @@ import torch
 from scalerl.config import RunConfig, load_run, patch
 from scalerl.errors import InputError
 from scalerl.pipeline.buffer import Buffer, ClosedError
-from scalerl.pipeline.launch.local import LocalFeed
 from scalerl.pipeline.launch.process import GeneratorDiedError, GeneratorProcess, RemoteTraceback, _collect
+from scalerl.pipeline.launch.remote import RemoteFeed
 from scalerl.pipeline.launch.worker import Build
 from scalerl.pipeline.schedule import schedule_of
 from scalerl.pipeline.source import Source
@@ -59,14 +59,14 @@ class Feeds:
     def __init__(self, run: RunConfig) -> None:
         self._run = run
         self._source_task = build_task(run.scale.task_settings, seed=run.seed)
-        self.opened: list[LocalFeed] = []
+        self.opened: list[RemoteFeed] = []
 
-    def open(self, build: Build) -> tuple[LocalFeed, GeneratorProcess, Buffer]:
+    def open(self, build: Build) -> tuple[RemoteFeed, GeneratorProcess, Buffer]:
         schedule = schedule_of(self._run.recipe.asynchrony)
         buffer = Buffer(schedule, PROMPTS)
         source = Source(self._run, self._source_task, recipe_of(self._run), lambda _: (1, 2, 3))
         process = GeneratorProcess(build, threads=1)
-        self.opened.append(LocalFeed(process, source, buffer, schedule))
+        self.opened.append(RemoteFeed(process, source, buffer, schedule))
         return self.opened[-1], process, buffer
 
 
@@ -78,7 +78,7 @@ def feeds(run: RunConfig) -> Iterator[Feeds]:
         feed.close()
 
 
-def train(feed: LocalFeed, first: int, last: int) -> list[Group]:
+def train(feed: RemoteFeed, first: int, last: int) -> list[Group]:
     """Steps without a trainer: version v is the tensor v."""
     trained: list[Group] = []
     for version in range(first, last):

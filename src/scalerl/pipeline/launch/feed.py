@@ -1,6 +1,6 @@
 """What the training loop knows of a launcher: batches come out, weights go in.
 
-Implemented by `inline` (one process, virtual time) and `local` (a generator process); used by `session`.
+Implemented by `inline` (one process, virtual time) and `remote` (generators elsewhere); used by `session`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,17 @@ class FeedReport:
     """Peak of the generator's process; None in virtual time, where equal runs have equal reports."""
     trainer_memory_bytes: int | None = None
     """Peak of the trainer's process."""
+    generators_lost: int = 0
+    """Generators that have died in this session."""
+    requests_repeated: int = 0
+    """Requests of theirs that others have taken over; each is trained once all the same."""
 
     @property
     def values(self) -> dict[str, float | None]:
-        """What metrics.jsonl holds of it; the rest is in the ledger."""
+        """What metrics.jsonl holds of it; the rest is in the ledger. Of losses only when there was one."""
         booked = {"usage", "trainer_waited_s"}
+        if not self.generators_lost:
+            booked |= {"generators_lost", "requests_repeated"}
         return {item.name: getattr(self, item.name) for item in fields(self) if item.name not in booked}
 
 

@@ -1,6 +1,6 @@
 """The generator's process, seen from the trainer: start it, talk to it, notice its death, end it.
 
-Used by `local`. A thread empties the pipe at all times, so the generator never waits for a trainer that is busy with a
+The `Generators` of `local`. A thread empties the pipe at all times, so the generator never waits for a trainer that is busy with a
 step; what it read is handled by the caller's thread alone. Knows nothing about slots or batches.
 """
 
@@ -10,13 +10,17 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
+from torch import Tensor
+
 from scalerl.errors import ScaleRLError
 from scalerl.pipeline.launch.worker import Build, Failed, Progress, Stop, Submit, UseWeights, serve
+from scalerl.pipeline.types import GroupRequest
+from scalerl.pipeline.weights import SharedWeights
 
 _END_S = 5.0
 """How long a process may take to end before it is killed."""
@@ -51,11 +55,11 @@ class GeneratorProcess:
 
     def __init__(self, build: Build, threads: int, *, has_children: bool = False) -> None:
         context = get_context("spawn")
-        self.lock = context.Lock()
-        """For `SharedWeights`."""
+        self._lock = context.Lock()
+        self._weights: SharedWeights | None = None
         self._link, there = context.Pipe()
         self._process = context.Process(
-            target=serve, args=(there, self.lock, threads, build), name="scalerl-generator", daemon=not has_children
+            target=serve, args=(there, self._lock, threads, build), name="scalerl-generator", daemon=not has_children
         )
         with without_interrupts():
             self._process.start()
@@ -71,7 +75,21 @@ class GeneratorProcess:
     def alive(self) -> bool:
         return self._process.is_alive()
 
-    def send(self, message: Submit | UseWeights) -> None:
+    def submit(self, requests: tuple[GroupRequest, ...], version: int) -> None:
+        """Weights are looked for after requests were taken, so these meet no older ones than those that are out now."""
+        del version
+        self._send(Submit(requests))
+
+    def share(self, weights: Mapping[str, Tensor], version: int) -> None:
+        """Publish weights; the process looks for new ones before every token."""
+        if self._weights is not None:
+            self._weights.publish(weights, version)
+            return
+        self._weights = SharedWeights.create(weights, self._lock, self.alive)
+        self._weights.publish(weights, version)
+        self._send(UseWeights(self._weights.handle))
+
+    def _send(self, message: Submit | UseWeights) -> None:
         try:
             self._link.send(message)
         except ConnectionError:
@@ -100,6 +118,8 @@ class GeneratorProcess:
                 self._process.join()
             self._listener.join()
             self._link.close()
+        if self._weights is not None:
+            self._weights.close()
 
     def _death(self) -> ScaleRLError:
         self._process.join(_END_S)

@@ -1,6 +1,6 @@
 """The generator's process, seen from inside: take requests, fetch weights, write one token for every row, send groups.
 
-Started by `process`. The order of the loop carries the bound on the age: weights are looked for after requests were
+Started by `process`; an actor of a cluster runs the same `Loop`. The order of the loop carries the bound on the age: weights are looked for after requests were
 taken, so a request never meets weights older than those that were out when it was admitted (docs/staleness.md).
 
 The process ends when it is told to (`Stop`), and by itself when the trainer's process is gone: its pipe ends then.
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Lock
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -67,8 +67,19 @@ class UseWeights:
 
 
 @dataclass(frozen=True)
+class LoadWeights:
+    """To the generator: new weights themselves, where there is no memory that both sides see."""
+
+    weights: Mapping[str, Tensor]
+    version: int
+
+
+@dataclass(frozen=True)
 class Stop:
     """To the generator: the end."""
+
+
+Order = Submit | UseWeights | LoadWeights | Stop
 
 
 @dataclass(frozen=True)
@@ -82,6 +93,10 @@ class Progress:
     """Waiting for requests."""
     memory_bytes: int
     """Peak of the process."""
+    num_lost: int = 0
+    """Generators that have died, where one may."""
+    num_repeated: int = 0
+    """Requests that others took over from them."""
 
 
 @dataclass(frozen=True)
@@ -94,26 +109,46 @@ class Failed:
     traceback: str
 
 
+    @classmethod
+    def of(cls, error: Exception) -> Failed:
+        """While it is handled: the traceback is taken here."""
+        known = error if isinstance(error, ScaleRLError) else None
+        return cls(known, f"{type(error).__name__}: {error}", traceback.format_exc())
+
+
+class Link(Protocol):
+    """What the loop needs of the way to the other side: the end of a pipe, for example."""
+
+    def poll(self) -> bool:
+        """Whether an order has come."""
+
+    def recv(self) -> Any:
+        """The next `Order`, waiting for it."""
+
+    def send(self, obj: Progress, /) -> None: ...
+
+
 def serve(link: Connection, lock: Lock, threads: int, build: Build) -> None:
     """The whole life of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     torch.set_num_threads(threads)
     try:
-        _Loop(link, lock, build()).run()
+        Loop(link, build(), lambda handle: SharedWeights.attach(handle, lock, _parent_alive)).run()
     except (EOFError, ConnectionError, PeerLostError):
         return  # the trainer is gone, there is nobody to tell
     except Exception as error:  # noqa: BLE001  # the boundary of the process: everything is reported to the other side
-        known = error if isinstance(error, ScaleRLError) else None
         with suppress(ConnectionError):
-            link.send(Failed(known, f"{type(error).__name__}: {error}", traceback.format_exc()))
+            link.send(Failed.of(error))
 
 
-class _Loop:
-    def __init__(self, link: Connection, lock: Lock, writer: Writer) -> None:
+class Loop:
+    """`attach` finds weights in shared memory, where that is how they come."""
+
+    def __init__(self, link: Link, writer: Writer, attach: Callable[[Handle], SharedWeights] | None = None) -> None:
         self._link = link
-        self._lock = lock
         self._writer = writer
+        self._attach = attach
         self._weights: SharedWeights | None = None
         self._usage = Usage()
         self._busy_s = self._idle_s = 0.0
@@ -129,25 +164,37 @@ class _Loop:
             if step.groups:
                 self._report(step.groups)
 
+    def progress(self, groups: tuple[Group, ...] = ()) -> Progress:
+        """What has been done so far; any thread may ask."""
+        return Progress(groups, self._usage, self._busy_s, self._idle_s, peak_memory_bytes())
+
     def _receive(self) -> bool:
         """Everything that has been sent; waits while there is nothing to write. False: it is over."""
         while not self._writer.num_pending or self._link.poll():
             started = time.monotonic()
-            message: Submit | UseWeights | Stop = self._link.recv()
+            order: Order = self._link.recv()
             self._idle_s += time.monotonic() - started
-            if isinstance(message, Stop):
-                return False
-            if isinstance(message, UseWeights):
-                self._weights = SharedWeights.attach(message.handle, self._lock, _parent_alive)
-                continue
-            for request in message.requests:
-                self._writer.submit(request)
+            match order:
+                case Stop():
+                    return False
+                case UseWeights(handle):
+                    assert self._attach is not None, "weights do not come through shared memory here"
+                    self._weights = self._attach(handle)
+                case LoadWeights(weights, version):
+                    self._load(weights, version)
+                case Submit(requests):
+                    for request in requests:
+                        self._writer.submit(request)
         return True
 
-    def _report(self, groups: tuple[Group, ...]) -> None:
-        progress = Progress(groups, self._usage, self._busy_s, self._idle_s, peak_memory_bytes())
+    def _load(self, weights: Mapping[str, Tensor], version: int) -> None:
         started = time.monotonic()
-        self._link.send(progress)
+        self._writer.load_weights(weights, version)
+        self._busy_s += time.monotonic() - started
+
+    def _report(self, groups: tuple[Group, ...]) -> None:
+        started = time.monotonic()
+        self._link.send(self.progress(groups))
         self._busy_s += time.monotonic() - started
 
 

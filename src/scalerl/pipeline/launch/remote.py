@@ -1,0 +1,134 @@
+"""A feed whose generators are elsewhere, at work at the same time as the trainer: what `local` and `ray` share.
+
+Nothing depends on timing except the ages, which the buffer bounds. A resumed run asks again for everything that was in
+flight, with the same seeds and newer weights. All of it runs in the trainer's thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Protocol
+
+from torch import Tensor
+
+from scalerl.compute import Usage
+from scalerl.pipeline.buffer import Buffer
+from scalerl.pipeline.generator import part
+from scalerl.pipeline.launch.feed import FeedReport
+from scalerl.pipeline.launch.memory import peak_memory_bytes
+from scalerl.pipeline.launch.worker import Progress
+from scalerl.pipeline.schedule import Schedule
+from scalerl.pipeline.source import Source
+from scalerl.pipeline.types import Group, GroupRequest, Snapshot
+
+
+class Generators(Protocol):
+    """One or more, in other processes."""
+
+    def submit(self, requests: tuple[GroupRequest, ...], version: int) -> None:
+        """Have these written, with weights of at least this version, which has been shared."""
+
+    def share(self, weights: Mapping[str, Tensor], version: int) -> None:
+        """New weights for all of them. The tensors may change after the call."""
+
+    def receive(self, *, wait: bool = True) -> Progress | None:
+        """What one of them has done, with the sums of all; None: nothing now. Errors of theirs are raised here."""
+
+    def close(self) -> None:
+        """End them; they are gone when it returns."""
+
+
+class RemoteFeed:
+    """A `Feed` in front of them."""
+
+    def __init__(self, generators: Generators, source: Source, buffer: Buffer, schedule: Schedule) -> None:
+        self._generators = generators
+        self._source = source
+        self._buffer = buffer
+        self._schedule = schedule
+        self._now = self._reported = Progress((), Usage(), busy_s=0.0, idle_s=0.0, memory_bytes=0)
+        self._report_s = time.monotonic()
+        self._waited_s = 0.0
+
+    def batch(self, version: int) -> tuple[Group, ...] | None:
+        assert version == self._buffer.version
+        started = time.monotonic()
+        self._admit()
+        while (groups := self._buffer.take(timeout=0)) is None and not self._buffer.exhausted:
+            self._handle(self._generators.receive())
+        self._waited_s += time.monotonic() - started
+        return groups
+
+    def publish(self, weights: Mapping[str, Tensor], version: int, training_flops: float) -> None:
+        """Weights first, then slots: whatever is admitted from now on is written with them."""
+        del training_flops  # real time passes here
+        if self._schedule.released(version) == version:
+            self._generators.share(weights, version)
+        self._buffer.trained(version)
+        self._handle_all()
+        self._admit()
+
+    def report(self) -> FeedReport:
+        now = time.monotonic()
+        elapsed_s, self._report_s = now - self._report_s, now
+        waited_s, self._waited_s = self._waited_s, 0.0
+        last, self._reported = self._reported, self._now
+        idle_s = self._now.idle_s - last.idle_s
+        lived_s = idle_s + self._now.busy_s - last.busy_s
+        return FeedReport(
+            usage=Usage(
+                device_s=lived_s,  # held, whether it had work or not
+                flops=self._now.usage.flops - last.usage.flops,
+                tokens=self._now.usage.tokens - last.usage.tokens,
+            ),
+            generator_idle=idle_s / lived_s if lived_s > 0 else None,
+            trainer_idle=waited_s / elapsed_s if elapsed_s > 0 else None,
+            trainer_waited_s=waited_s,
+            generator_memory_bytes=self._now.memory_bytes or None,
+            trainer_memory_bytes=peak_memory_bytes(),
+            generators_lost=self._now.num_lost,
+            requests_repeated=self._now.num_repeated,
+        )
+
+    def snapshot(self) -> Snapshot:
+        self._handle_all()
+        buffer = self._buffer.snapshot()
+        tensors = {f"buffer.{name}": tensor for name, tensor in buffer.tensors.items()}
+        return Snapshot({"buffer": buffer.values, "source": self._source.snapshot()}, tensors)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        self._buffer.restore(part(snapshot, "buffer"))
+        self._source.restore(snapshot.values["source"])
+        self._submit(self._buffer.outstanding)
+
+    def close(self) -> None:
+        self._buffer.close()
+        self._generators.close()
+
+    def _admit(self) -> None:
+        """Charge every free slot."""
+        requests = []
+        while self._buffer.free_slots:
+            request = self._source.next_request(self._buffer.next_index)
+            if request is None:
+                self._buffer.end_of_admissions()
+                break
+            self._buffer.admit(request)
+            requests.append(request)
+        self._submit(tuple(requests))
+
+    def _submit(self, requests: tuple[GroupRequest, ...]) -> None:
+        if requests:
+            self._generators.submit(requests, self._schedule.released(self._buffer.version))
+
+    def _handle_all(self) -> None:
+        while (progress := self._generators.receive(wait=False)) is not None:
+            self._handle(progress)
+
+    def _handle(self, progress: Progress | None) -> None:
+        assert progress is not None
+        self._now = progress
+        for group in progress.groups:
+            self._source.record(group)
+            self._buffer.put(group)

@@ -1,0 +1,112 @@
+r"""The answer of a text as LaTeX, and what can be said about it without a computer algebra system.
+
+Called by `symbolic`. Knows wordings and notation, and no mathematics.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from scalerl.verify.quantity import Quantity, plain_text, quantities, unit_name
+from scalerl.verify.statement import TAIL, Statement, stated
+
+_MATH = re.compile(
+    r"\$\$(?P<a>[^$]+)\$\$|\\\[(?P<b>.+?)\\\]|\\\((?P<c>.+?)\\\)|(?<![\\0-9])\$(?P<d>(?:\\\$|[^$\n])+)(?<!\\)\$", re.DOTALL
+)
+_JOINED = re.compile(r"(?i)\s*(?:,|;|,?\s*\band\b|,?\s*\bor\b)\s*")
+_ASIDE = re.compile(r"(?i)(?<!\\text\{)\s\b(?:when|where|because|since|if|for|so)\b")
+_OR = re.compile(r"(?i)\\(?:text|mathrm|mbox)\s{0,3}\{\s*(?:or|and)\s*\}|(?<![a-z\\])(?:or|and)(?![a-z])|\\(?:lor|vee|quad)(?![a-z])")
+_TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname)\s{0,3}\{([^{}]*)\}")
+_NOISE = re.compile(r"\\(?:displaystyle|left|right|big|Big|bigg|Bigg|limits|!|,|;|:|\s)(?![a-zA-Z])|\\(?:left|right)(?=[a-zA-Z])")
+_COMMAND = re.compile(r"\\[a-zA-Z]+")
+_WORD = re.compile(r"[A-Za-z]{3,}")
+_FUNCTIONS = frozenset(
+    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log exp sqrt max min mod gcd lcm det inf".split()
+)
+
+
+def latex_answer(text: str) -> str:
+    """What the text gives as its answer, without delimiters, in one line; empty: nothing."""
+    statement = stated(text)
+    found = statement.usable if statement.how == "boxed" else _unboxed(statement, text[-TAIL:])
+    found = _OR.sub(", ", found.replace("$", "").replace(r"\%", "%"))
+    found = re.sub(r"(?:,\s*){2,}", ", ", " ".join(found.split()))
+    return found.strip(" .,;*").replace("%", r"\%")
+
+
+def single_number(latex: str) -> Quantity | None:
+    """The number, if there is one and otherwise nothing but a unit or a word."""
+    plain = plain_text(_name_removed(latex))
+    found = quantities(plain)
+    if len(found) != 1:
+        return None
+    rest = plain[: found[0].begin] + " " + plain[found[0].end :]
+    return found[0] if re.fullmatch(r"[A-Za-z\u20ac\u00a3$ ]*", rest) and not _is_product(plain, found[0]) else None
+
+
+def words(latex: str) -> str:
+    """The letters and digits of an answer that is made of words; empty for mathematics."""
+    text = _TEXT.sub(r" \1 ", latex)
+    found = [word for word in _WORD.findall(_COMMAND.sub(" ", text)) if word.casefold() not in _FUNCTIONS]
+    plain = re.sub(r"[^\w+\-./=]", "", _COMMAND.sub("", text)).casefold()
+    return plain.rstrip(".") if found else ""
+
+
+def shape(latex: str) -> Literal["set", "tuple", "other"]:
+    """By its outer brackets."""
+    plain = "".join(_NOISE.sub("", latex).split())
+    if plain.startswith(r"\{") and plain.endswith(r"\}"):
+        return "set"
+    return "tuple" if re.fullmatch(r"\([^()]*,[^()]*\)", plain) else "other"
+
+
+def _unboxed(statement: Statement, tail: str) -> str:
+    """Formulas between dollars, if there are any; else a number with its unit, if words surround it; else all of it."""
+    text = statement.usable
+    if statement.how == "marked":
+        text = _ASIDE.split(text)[0]
+    elif not _MATH.search(text):
+        display = list(_MATH.finditer(tail))
+        if display and not tail[display[-1].end() :].strip(" .\n"):
+            text = display[-1][0]
+    formulas = _formulas(text, last=statement.how != "marked")
+    if formulas:
+        return formulas
+    text = text.rpartition("=")[2] if words(text) and "=" in text else text
+    found = quantities(plain_text(text))
+    if words(text) and len(found) == 1:
+        return plain_text(text)[found[0].begin : found[0].end].strip()
+    return text
+
+
+def _formulas(text: str, *, last: bool) -> str:
+    """The first (or last) formula, with those that "and", "or" or a comma joins to it."""
+    found = list(_MATH.finditer(text))
+    groups: list[list[re.Match[str]]] = []
+    for formula in found:
+        if groups and _JOINED.fullmatch(text, groups[-1][-1].end(), formula.start()):
+            groups[-1].append(formula)
+        else:
+            groups.append([formula])
+    if not groups:
+        return ""
+    chosen = groups[-1 if last else 0]
+    after = re.match(r"\s*(\\?%|[A-Za-z\u00b0]+(?:\^[23])?)", text[chosen[-1].end() :])
+    unit = after[1] if after and (after[1].endswith("%") or unit_name(after[1])) else ""
+    return ", ".join(one["a"] or one["b"] or one["c"] or one["d"] for one in chosen) + (f" {unit}" if unit else "")
+
+
+def _name_removed(latex: str) -> str:
+    """`x = 5` is 5."""
+    return re.sub(r"^\s*\\?[A-Za-z]+(?:_\{?\w+\}?)?(?:\([a-z]\))?\s*=(?!=)", "", latex)
+
+
+def _is_product(plain: str, number: Quantity) -> bool:
+    """`5x`, `5m` and `x 5` are no numbers; `5 apples`, `5 m`, `12cm` and `$5` are."""
+    inside, around = plain[number.begin : number.end], plain[: number.begin] + " " + plain[number.end :]
+    if re.search(r"[0-9.)}][A-Za-z]$", inside):
+        return True
+    letters = re.search(r"[A-Za-z]+$", inside)
+    short = [word for word in (*around.split(), letters[0] if letters else "") if 0 < len(word) < 3]
+    return any(word.isalpha() and not unit_name(word) for word in short)

@@ -1,0 +1,119 @@
+"""A conversation with another process: one line of JSON out, one line back, and an end when a reply takes too long.
+
+Used by the verifiers, the sandbox and `tasks.gym_process`. Knows nothing of what is said. The process that is talked to
+may be under the control of what a model wrote, so a reply may be missing, cut off, endless or no JSON at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+LONGEST_REPLY = 32 << 20
+"""Bytes."""
+
+_KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "SYSTEMROOT", "VIRTUAL_ENV")
+"""Nothing else of the environment is shown to a process in which answers are evaluated."""
+_PROGRAM = Path(__file__).with_name("guarded.py")
+
+
+class Silence(OSError):
+    """There will be no reply, because the process has ended. `late`: for taking too long, on the clock or of the CPU."""
+
+    def __init__(self, reason: str, *, late: bool = False) -> None:
+        super().__init__(reason)
+        self.late = late
+
+
+class Conversation:
+    """A running process. It ends with this object, at the latest."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], **options: Any) -> None:
+        """`options`: of Popen."""
+        # A session of its own: Ctrl-C reaches us alone, and we decide what ends. No buffer: what is written is sent.
+        self._child = subprocess.Popen(
+            command, env=dict(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            start_new_session=True, **options,
+        )  # fmt: skip
+        self.end = weakref.finalize(self, _end, self._child)
+
+    @property
+    def running(self) -> bool:
+        return self._child.poll() is None
+
+    def exchange(self, message: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Say something and wait for the reply. Without one, the process is ended and `Silence` raised."""
+        late = threading.Event()
+        watch = threading.Timer(timeout_s, _end_late, (self._child, late))
+        watch.daemon = True
+        watch.start()
+        try:
+            return self._exchange(json.dumps(message).encode() + b"\n")
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            self.end()
+            raise self._silence(str(error), timeout_s, late.is_set()) from None
+        finally:
+            watch.cancel()
+            watch.join()
+            if late.is_set():  # perhaps between the reply and now: it must not be asked again
+                self.end()
+
+    def _silence(self, reason: str, timeout_s: float, late: bool) -> Silence:
+        if late:
+            return Silence(f"no reply within {timeout_s:g} s", late=True)
+        code = self._child.returncode
+        if code == -getattr(signal, "SIGPROF", 0):
+            return Silence("too much processor time", late=True)
+        return Silence(f"{reason}, {_ended(code)}")
+
+    def _exchange(self, line: bytes) -> dict[str, Any]:
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        self._child.stdin.write(line)
+        self._child.stdin.flush()
+        answer = self._child.stdout.readline(LONGEST_REPLY)
+        if not answer.endswith(b"\n"):
+            raise OSError("a reply without end" if len(answer) == LONGEST_REPLY else "the process ended")
+        reply = json.loads(answer)
+        if not isinstance(reply, dict):
+            raise TypeError("its reply is no object")
+        return reply
+
+
+def guarded(handler: Path, header: Mapping[str, Any], start_s: float) -> tuple[Conversation, dict[str, Any]]:
+    """The program `guarded` with one of its handlers, and what it says to the header."""
+    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    # -P: the folder of the program is not searched for modules; -B: nothing is written
+    command = [sys.executable, "-P", "-B", str(_PROGRAM), str(handler)]
+    conversation = Conversation(command, kept | {"PYTHONHASHSEED": "0"})
+    return conversation, conversation.exchange(header, start_s)
+
+
+def _ended(code: int) -> str:
+    try:
+        return f"with code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"by signal {-code}"
+
+
+def _end_late(child: subprocess.Popen[bytes], late: threading.Event) -> None:
+    late.set()
+    child.kill()
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.kill()
+    child.wait()
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):  # what was not sent is not wanted any more
+                pipe.close()

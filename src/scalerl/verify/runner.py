@@ -1,0 +1,188 @@
+"""The program inside the sandbox: runs a program that a model wrote, once for each test, and reports what came of it.
+
+Its text is passed to a bare Python by `sandbox`; it is never imported. It knows inputs, never the expected outputs: what
+is right is decided outside, so nothing that happens in here can forge it. Standard library only, Python 3.8 or newer.
+
+In:  {"code": ..., "cpu_s": ..., "wall_s": ..., "memory_mb": ..., "processes": ..., "output_bytes": ...}, then each of
+     {"stdin": ...}   or   {"call": NAME, "arguments": [...]}
+Out: {"ready": true}, then {"status": ..., "output": ..., "detail": ...}; the output of a call is its result in JSON
+"""
+
+import errno
+import json
+import math
+import os
+import resource
+import select
+import signal
+import sys
+import tempfile
+import time
+
+
+def main():
+    requests, replies = os.fdopen(os.dup(0), encoding="utf-8"), os.fdopen(os.dup(1), "w", encoding="utf-8")
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    job = json.loads(requests.readline())
+    say(replies, {"ready": True})
+    for line in iter(requests.readline, ""):
+        say(replies, run(job, json.loads(line), (requests.fileno(), replies.fileno())))
+
+
+def say(replies, message):
+    replies.write(json.dumps(message) + "\n")
+    replies.flush()
+
+
+def run(job, test, private):
+    """One test in a child of its own."""
+    given, (out, out_end), (report, report_end) = tempfile.TemporaryFile(), os.pipe(), os.pipe()
+    given.write(test.get("stdin", "").encode())
+    given.seek(0)
+    child = os.fork()
+    if child == 0:
+        for descriptor in (*private, out, report):
+            os.close(descriptor)
+        in_child(job, test, given.fileno(), out_end, report_end)
+    os.close(out_end)
+    os.close(report_end)
+    given.close()
+    try:
+        reason, output, reported = watch(job, child, out, report)
+    finally:
+        os.close(out)
+        os.close(report)
+    code, cpu_s = end(child)
+    return outcome(job, test, reason, code, cpu_s, output, reported)
+
+
+def in_child(job, test, given, out, report):
+    """Never returns."""
+    os.setsid()
+    os.dup2(given, 0)
+    os.dup2(out, 1)
+    sys.stdin, sys.stdout = open(0, encoding="utf-8", closefd=False), open(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = open(2, "w", encoding="utf-8", closefd=False)
+    limit(job)
+    status, detail = "finished", ""
+    try:
+        detail = called(job, test) if "call" in test else ran(job)
+    except SystemExit as leaving:
+        status = "finished" if leaving.code in (None, 0) and "call" not in test else "failed"
+        detail = "" if status == "finished" else "exit with {!r}".format(leaving.code)[:200]
+    except BaseException as error:  # the boundary: whatever it raises is reported
+        status, detail = told(error)
+    try:
+        sys.stdout.flush()
+        os.write(report, json.dumps({"status": status, "detail": detail}).encode())
+    except BaseException:
+        os._exit(1)
+    os._exit(0)
+
+
+def ran(job):
+    exec(compile(job["code"], "program", "exec"), {"__name__": "__main__"})
+    return ""
+
+
+def called(job, test):
+    names = {"__name__": "program"}
+    exec(compile(job["code"], "program", "exec"), names)
+    function = names.get(test["call"])
+    if function is None and "Solution" in names:
+        function = getattr(names["Solution"](), test["call"], None)
+    if function is None:
+        raise NameError("no function " + test["call"])
+    return json.dumps(function(*test["arguments"]))
+
+
+def told(error):
+    """Status and detail of what a program raised."""
+    text = "{}: {}".format(type(error).__name__, error)[:200]
+    number = getattr(error, "errno", None)
+    if isinstance(error, MemoryError):
+        return "memory_limit", text
+    if number == errno.EAGAIN or "can't start new thread" in text:
+        return "process_limit", text
+    if number in (errno.EFBIG, errno.ENOSPC):
+        return "output_limit", text
+    return "failed", text
+
+
+def limit(job):
+    cpu_s, memory = math.ceil(job["cpu_s"]), job["memory_mb"] << 20
+    for kind, soft, hard in (
+        (resource.RLIMIT_CPU, cpu_s, cpu_s + 1),
+        (resource.RLIMIT_AS, memory, memory),
+        (resource.RLIMIT_NPROC, job["processes"], job["processes"]),
+        (resource.RLIMIT_FSIZE, job["output_bytes"], job["output_bytes"]),
+        (resource.RLIMIT_CORE, 0, 0),
+        (resource.RLIMIT_NOFILE, 128, 128),
+    ):
+        resource.setrlimit(kind, (soft, hard))
+
+
+def watch(job, child, out, report):
+    """Collect until both pipes are closed, too much was written, the child is gone, or time is up."""
+    deadline = time.monotonic() + job["wall_s"]
+    texts = {out: b"", report: b""}
+    open_ends = {out, report}
+    while open_ends:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return "time_limit", texts[out], texts[report]
+        ready = select.select(list(open_ends), [], [], min(left, 0.1))[0]
+        if not ready and os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            break
+        for end_ in ready:
+            chunk = os.read(end_, 1 << 16)
+            texts[end_] += chunk
+            if not chunk:
+                open_ends.discard(end_)
+            if len(texts[end_]) > job["output_bytes"]:
+                return "output_limit", b"", b""
+    while not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        if time.monotonic() > deadline:
+            return "time_limit", texts[out], texts[report]
+        time.sleep(0.002)
+    return "", texts[out], texts[report]
+
+
+def end(child):
+    """How the child ended, and its processor time. What it left running in its session is killed with it."""
+    try:
+        os.killpg(child, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    os.kill(child, signal.SIGKILL)
+    _, status, usage = os.wait4(child, 0)
+    return os.waitstatus_to_exitcode(status) if hasattr(os, "waitstatus_to_exitcode") else status, (
+        usage.ru_utime + usage.ru_stime
+    )
+
+
+def outcome(job, test, reason, code, cpu_s, output, reported):
+    if reason:
+        return {"status": reason, "output": "", "detail": ""}
+    try:
+        told_status = json.loads(reported)
+        status, detail = str(told_status["status"]), str(told_status["detail"])
+    except (ValueError, TypeError, KeyError):
+        status = "time_limit" if code == -signal.SIGXCPU or cpu_s >= math.ceil(job["cpu_s"]) else "failed"
+        if status == "failed" and code == 0:
+            return plain_end(test, output)
+        return {"status": status, "output": "", "detail": "" if status == "time_limit" else "ended by {}".format(code)}
+    if "call" in test and status == "finished":
+        return {"status": status, "output": detail, "detail": ""}
+    return {"status": status, "output": output.decode("utf-8", "replace"), "detail": detail}
+
+
+def plain_end(test, output):
+    """`os._exit(0)`: there is no report, and for a program that writes there need not be one."""
+    status = "failed" if "call" in test else "finished"
+    return {"status": status, "output": output.decode("utf-8", "replace"), "detail": "exit without a result"}
+
+
+main()
