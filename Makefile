@@ -52,7 +52,8 @@ $(VLLM_STAMP): scripts/install_vllm.sh
 	@touch $@
 
 test-vllm: $(VLLM_STAMP) ## the engine's contract against vLLM, in an environment of its own (.venv-vllm)
-	$(VLLM_VENV)/bin/python -m pytest -q tests/pipeline/engines -k vllm -W "ignore:Unclosed context:ResourceWarning"  # of vLLM
+	SCALERL_VLLM=1 $(VLLM_VENV)/bin/python -m pytest -q -m vllm --durations 8 -W "ignore:Unclosed context:ResourceWarning" \
+		tests/pipeline/engines tests/cli/test_train_vllm.py  # the warning is of vLLM
 
 demo: venv ## forecast the paper's 8B curve; then train at laptop scale, and forecast the end from the first half
 	@mkdir -p demo

@@ -84,6 +84,11 @@ class View:
         with self._safely():
             self.state.stopped(reason, step, ledger)
 
+    def notice(self, text: str) -> None:
+        """Something that the user should know of while the run goes on."""
+        with self._safely():
+            self.console.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
+
     def ask_to_stop(self) -> None:
         """The user wants the run to end after the step under way."""
         with self._safely():

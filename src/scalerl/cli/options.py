@@ -275,8 +275,8 @@ LauncherName = Annotated[
     Launcher | None,
     typer.Option(
         "--launcher", rich_help_panel=WHERE,
-        help="inline: one process, the same curve bit for bit. local: a generator and a trainer process. ray: actors of a "
-        "Ray cluster.",
+        help="inline: one process, the same curve bit for bit. local: a generator and a trainer process. ray: actors "
+        "of a Ray cluster.",
     ),
 ]  # fmt: skip
 Trainers = Annotated[

@@ -1,7 +1,8 @@
 """From the options of `scalerl train` to a resolved config: for a new run, or for one that goes on.
 
-Called by `train` and `sft`. The options --seed, --budget, --launcher, --trainers and --generators are short names for keys
-of the config; giving a key both ways is an error, not a matter of order. What the keys mean is `scalerl.config`'s business.
+Called by `train` and `sft`. The options --seed, --budget, --launcher, --trainers and --generators are short names for
+keys of the config; giving a key both ways is an error, not a matter of order. What the keys mean is `scalerl.config`'s
+business.
 """
 
 from __future__ import annotations

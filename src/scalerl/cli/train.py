@@ -21,6 +21,7 @@ from scalerl.errors import InputError, MissingDependencyError
 if TYPE_CHECKING:
     from scalerl.cli.live import View
     from scalerl.config import Resolved, RunConfig
+    from scalerl.pipeline.session import TrainResult
 
 INTERRUPTED = 130
 
@@ -34,6 +35,8 @@ def train(
     budget: options.TrainBudget = None,
     launcher: options.LauncherName = None,
     trainers: options.Trainers = None,
+    generators: options.Generators = None,
+    address: options.Address = None,
     out: options.OutFolder = None,
     resume: options.Resume = False,
     dry_run: options.DryRun = False,
@@ -41,7 +44,7 @@ def train(
     json: options.Json = False,
 ) -> Outcome:
     """Train a policy with a recipe, and leave a run directory whose curve `scalerl fit` can read."""
-    asked = Asked(recipe, scale, config, tuple(sets or ()), seed, budget, launcher, trainers)
+    asked = Asked(recipe, scale, config, tuple(sets or ()), seed, budget, launcher, trainers, generators)
     if resume:
         folder = Path(out) if out else default_folder(asked)
         resolved = _saved(folder, asked)
@@ -50,7 +53,9 @@ def train(
         folder = Path(out) if out else default_folder(asked, resolved.config.seed)
     if dry_run:
         return _dry_run(resolved, folder, json, "the saved run" if resume else "the presets")
-    return _train(resolved.config, folder, resume, live, json)
+    if address is not None and resolved.config.scale.launcher.kind != "ray":
+        raise InputError("--address", address, "with --launcher ray only")
+    return _train(resolved.config, folder, resume, live, json, address)
 
 
 def _saved(folder: Path, asked: Asked) -> Resolved:
@@ -71,28 +76,33 @@ def _dry_run(resolved: Resolved, folder: Path, json: bool, base: str) -> Outcome
     return Outcome(text_of(dry_run_parts(resolved, folder, base)))
 
 
-def _train(run: RunConfig, folder: Path, resume: bool, live: bool | None, json: bool) -> Outcome:
+def _train(run: RunConfig, folder: Path, resume: bool, live: bool | None, json: bool, address: str | None) -> Outcome:
     check_installed()
     from scalerl.cli.live import view_for
     from scalerl.cli.summary import summary_document, summary_parts
-    from scalerl.pipeline.session import train as train_run
 
     _check_folder(run, folder, resume)
     view = view_for(run, live)
     with view.shown(), _asking_to_stop(view):
-        result = train_run(
-            run,
-            folder,
-            resume=resume,
-            observer=view,
-            should_stop=lambda: view.state.stopping,
-            progress=view.preparing,
-        )
+        result = _session(run, folder, resume, view, address)
     notes = () if view.failure is None else (f"the view of the run failed ({view.failure}); the run itself did not",)
     code = INTERRUPTED if result.reason == "interrupted" else 0
     if json:
         return Outcome(to_json(summary_document(run, result, view.state)), notes, code)
     return Outcome(text_of(summary_parts(run, result, view.state)), notes, code)
+
+
+def _session(run: RunConfig, folder: Path, resume: bool, view: View, address: str | None) -> TrainResult:
+    def should_stop() -> bool:
+        return view.state.stopping
+
+    if run.scale.launcher.kind == "ray":
+        from scalerl.pipeline.launch.ray.drive import train_on_ray
+
+        return train_on_ray(run, folder, watcher=view, resume=resume, should_stop=should_stop, address=address)
+    from scalerl.pipeline.session import train as train_here
+
+    return train_here(run, folder, resume=resume, observer=view, should_stop=should_stop, progress=view.preparing)
 
 
 def check_installed() -> None:

@@ -240,7 +240,8 @@ class ScaleConfig(Frozen):
     @model_validator(mode="after")
     def _engine_fits(self) -> Self:
         if self.generator.engine == "vllm" and self.launcher.kind == "inline":
-            raise impossible("launcher.kind", "inline", "local or ray, because vLLM knows no virtual time", "generator.engine")
+            allowed = "local or ray, because vLLM knows no virtual time"
+            raise impossible("launcher.kind", "inline", allowed, "generator.engine")
         if self.generator.engine == "embedded" and self.generator.vllm != Vllm():
             allowed = "vllm, because options of vLLM are given"
             raise impossible("generator.engine", "embedded", allowed, "generator.vllm")

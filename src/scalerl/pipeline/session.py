@@ -23,8 +23,7 @@ from scalerl.pipeline.assemble import Ground, ground, task_of
 from scalerl.pipeline.downstream import downstream_tasks, with_downstream
 from scalerl.pipeline.engines.open import check_engine
 from scalerl.pipeline.launch.feed import Feed
-from scalerl.pipeline.launch.open import open_feed
-from scalerl.pipeline.launch.trainers import open_trainer
+from scalerl.pipeline.launch.open import Launcher, OnThisMachine
 from scalerl.pipeline.observe import Silent
 from scalerl.pipeline.records import point_from_line, point_line, problem_lines, step_line
 from scalerl.pipeline.schedule import schedule_of
@@ -57,8 +56,12 @@ def train(
     cache: Path | None = None,
     should_stop: Stop | None = None,
     progress: Callable[[Progress], None] | None = None,
+    launcher: Launcher | None = None,
 ) -> TrainResult:
-    """Train, or go on with a run that was stopped; `progress` hears of the warm start."""
+    """Train, or go on with a run that was stopped; `progress` hears of the warm start.
+
+    `launcher`: where the processes are; unless given on this machine, as the config says.
+    """
     with _threads(run.scale.launcher.threads):
         RunDirectory.check(out, run, resume=resume)
         check_engine(run)
@@ -71,7 +74,9 @@ def train(
             if start is None or base is None:
                 start = _resumed_policy(run, saved) or load_policy(run, cache, progress)
                 base = _ground(run, start, task, sets)
-            session = _Session(base, directory, start, saved, observer or Silent(), should_stop or _never)
+            session = _Session(
+                base, directory, start, saved, observer or Silent(), should_stop or _never, launcher or OnThisMachine()
+            )
             try:
                 return session.run()
             finally:
@@ -89,6 +94,7 @@ class _Session:
         saved: checkpoint.Checkpoint | None,
         observer: Observer,
         should_stop: Stop,
+        launcher: Launcher,
     ) -> None:
         self._base, self._directory, self._observer, self._should_stop = base, directory, observer, should_stop
         self._run = base.run
@@ -102,12 +108,12 @@ class _Session:
         if saved is not None and saved.policy != start.folder:  # a KL term: `start` is the reference
             folder, model = saved.policy, read_policy(saved.policy, self._run.scale.model.dtype)
         self._evaluations = base.evaluations(model, self._step)
-        self._feed: Feed = open_feed(base, model, folder, self._step)
+        self._feed: Feed = launcher.open_feed(base, model, folder, self._step)
         self._open = ExitStack()
         self._open.callback(self._feed.close)
         try:
             # after everything that copies the model, which several ranks spread over themselves
-            trainer = open_trainer(self._run, base.recipe, model, folder, start.folder)
+            trainer = launcher.open_trainer(self._run, base.recipe, model, folder, start.folder)
             self._trainer = self._open.enter_context(trainer)
             self._restore(saved)
         except BaseException:

@@ -1,8 +1,11 @@
-"""Weights in shared memory: the trainer publishes them, a generator in another process fetches them between two steps.
+"""Weights on their way from the trainer to generators: in shared memory, or in a parcel.
 
-Used by the `local` launcher. One copy lies in shared memory, in the dtypes of the policy, behind one lock: what is
-fetched is one version, never half of one and half of the next. A side that dies while it holds the lock is noticed by
-the other one (`peer_alive`). The creator unlinks the memory; if it is killed, Python's resource tracker does.
+`SharedWeights` is for a process on the same machine: the trainer publishes, the generator fetches between two steps.
+One copy lies in shared memory, in the dtypes of the policy, behind one lock: what is fetched is one version, never half
+of one and half of the next. A side that dies while it holds the lock is noticed by the other one (`peer_alive`). The
+creator unlinks the memory; if it is killed, Python's resource tracker does. Used by the `local` launcher.
+
+`Parcel` is one block of bytes that can be sent anywhere. Used by the `ray` launcher.
 
 Knows nothing about models: named tensors in, named tensors out.
 """
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import math
 import struct
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +22,9 @@ from dataclasses import dataclass
 from multiprocessing.shared_memory import SharedMemory
 from multiprocessing.synchronize import Lock
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from scalerl.errors import InputError, ScaleRLError
@@ -128,6 +134,34 @@ class SharedWeights:
             yield
         finally:
             self._lock.release()
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """One version of all weights as a block of bytes: numpy, so that a cluster's object store passes it on uncopied."""
+
+    version: int
+    block: NDArray[np.uint8]
+    places: Mapping[str, Place]
+
+    @classmethod
+    def of(cls, weights: Mapping[str, Tensor], version: int) -> Parcel:
+        places = _places(weights)
+        block = torch.empty(max(place.end_bytes for place in places.values()), dtype=torch.uint8)
+        for name, place in places.items():
+            flat = block[place.offset_bytes : place.end_bytes].view(place.dtype)
+            flat.view(place.shape).copy_(weights[name].detach())
+        return cls(version, block.numpy(), places)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Views into the block: to be read only, for it may be memory that others read too."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+            block = torch.from_numpy(self.block)
+        return {
+            name: block[place.offset_bytes : place.end_bytes].view(place.dtype).view(place.shape)
+            for name, place in self.places.items()
+        }
 
 
 def _places(weights: Mapping[str, Tensor]) -> dict[str, Place]:

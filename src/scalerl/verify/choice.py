@@ -1,4 +1,4 @@
-r"""The same letters of a multiple choice: `B`, `(B)`, `**B.** Paris`, `the answer is option B`, `\boxed{\text{B}}`, `A and C`.
+r"""The same letters of a multiple choice: `B`, `(B)`, `**B.** Paris`, `the answer is option B`, `\boxed{\text{B}}`.
 
 Made by `build`. Runs in the process that asks. Knows the letters A to J and not the options behind them.
 """
@@ -13,13 +13,15 @@ from scalerl.verify.verdict import Verdict, Verifier, judged
 
 _DECORATION = re.compile(r"\\(?:text|textbf|mathrm|mathbf|boldsymbol|mathsf)\s{0,3}\{([^{}]*)\}|[*_`$]|\\[()\[\],;! ]")
 _MARK = r"\(?\[?([A-Ja-j])\]?\)?"
-_AGAIN = rf"(?:\s*(?:,|;|&|/|\bor\b|\band\b|\s)\s*(?:or |and )?{_MARK}(?![A-Za-z'\u2019]))"
+_ARTICLE = r"[Aa]\s(?!are\b|is\b|or\b|and\b)[a-z]{2}"
+_AGAIN = rf"(?:\s*(?:,|;|&|/|\bor\b|\band\b)\s*(?:or |and )?(?!{_ARTICLE}){_MARK}(?![A-Za-z'\u2019]))"
 _START = re.compile(
     r"(?:(?:the|is|most|likely|correct|best|right|option|options|choice|choices|letter|letters|answer|be|definitely)\s+){0,6}"
     rf"{_MARK}(?![A-Za-z'\u2019]){_AGAIN}{{0,9}}\s*(?P<rest>.*)", re.IGNORECASE | re.DOTALL,
 )  # fmt: skip
-_INSIDE = re.compile(r"(?:\(([A-Ja-j])\)|\b(?:option|choice|letter)\s+\(?([A-Ja-j])\b)")
+_INSIDE = re.compile(r"(?:\(([A-Ja-j])\)|\b(?:option|choice|letter|choose|pick|select)\s+\(?([A-J])\b)")
 _LETTER = re.compile(r"(?<![A-Za-z\\])[A-Ja-j](?![A-Za-z'\u2019])")
+_CONFIRMED = re.compile(r"(?i)(?:are|is) (?:both |all |the )?(?:correct|right|true|best)\b")
 _WORD_AFTER = re.compile(r"[A-Za-z]")
 
 
@@ -52,12 +54,12 @@ def _letters(statement: Statement) -> frozenset[str]:
 
 
 def _is_choice(start: re.Match[str], statement: Statement) -> bool:
-    """`A dog` and `I think` begin with a word, `A. dog` and `(A) dog` with a letter; a lone `a` is a letter anywhere."""
+    """`A dog` and `I think` begin with a word, `A. dog` and `(A) dog` with a letter; a lone `a` is one too."""
     rest = start["rest"]
     if not rest or not _WORD_AFTER.match(rest):
         return True
     before = start.string[: start.start("rest")].rstrip()
-    if before.endswith((")", "]")):
+    if before.endswith((")", "]")) or _CONFIRMED.match(rest):
         return True
     return statement.how == "marked" and before[-1:] in "BCDEFGHJ" and before[-1:] != ""
 

@@ -12,25 +12,34 @@ from scalerl.verify.quantity import Quantity, plain_text, quantities, unit_name
 from scalerl.verify.statement import TAIL, Statement, stated
 
 _MATH = re.compile(
-    r"\$\$(?P<a>[^$]+)\$\$|\\\[(?P<b>.+?)\\\]|\\\((?P<c>.+?)\\\)|(?<![\\0-9])\$(?P<d>(?:\\\$|[^$\n])+)(?<!\\)\$", re.DOTALL
+    r"\$\$(?P<a>[^$]+)\$\$|\\\[(?P<b>.+?)\\\]|\\\((?P<c>.+?)\\\)|(?<![\\0-9])\$(?P<d>(?:\\\$|[^$\n])+)(?<!\\)\$",
+    re.DOTALL,
 )
 _JOINED = re.compile(r"(?i)\s*(?:,|;|,?\s*\band\b|,?\s*\bor\b)\s*")
 _ASIDE = re.compile(r"(?i)(?<!\\text\{)\s\b(?:when|where|because|since|if|for|so)\b")
-_OR = re.compile(r"(?i)\\(?:text|mathrm|mbox)\s{0,3}\{\s*(?:or|and)\s*\}|(?<![a-z\\])(?:or|and)(?![a-z])|\\(?:lor|vee|quad)(?![a-z])")
+_OR = re.compile(
+    r"(?i)\\(?:text|mathrm|mbox)\s{0,3}\{\s*(?:or|and)\s*\}|(?<![a-z\\])(?:or|and)(?![a-z])|\\(?:lor|vee|quad)(?![a-z])"
+)
 _TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname)\s{0,3}\{([^{}]*)\}")
-_NOISE = re.compile(r"\\(?:displaystyle|left|right|big|Big|bigg|Bigg|limits|!|,|;|:|\s)(?![a-zA-Z])|\\(?:left|right)(?=[a-zA-Z])")
-_COMMAND = re.compile(r"\\[a-zA-Z]+")
+_NOISE = re.compile(
+    r"\\(?:displaystyle|left|right|big|Big|bigg|Bigg|limits|!|,|;|:|\s)(?![a-zA-Z])|\\(?:left|right)(?=[a-zA-Z])"
+)
+_COMMAND = re.compile(r"\\(?:begin|end)\s{0,3}\{[^{}]*\}|\\[a-zA-Z]+")
+_NAME = re.compile(r"\s*(\\?[A-Za-z]+(?:_\{?\w+\}?)?(?:\([a-z]\))?)\s*=(?!=)")
+_BASE = re.compile(r"[0-9A-F]\s?_\s?\{?\s?([0-9]+)\s?\}?\s*$")
+_UNIT = re.compile(r"\\(?:text|mathrm|textrm|mbox)\s{0,3}\{\s*([A-Za-z/]+)\s*\}((?:\^\{?[23]\}?)?)\s*$")
 _WORD = re.compile(r"[A-Za-z]{3,}")
 _FUNCTIONS = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log exp sqrt max min mod gcd lcm det inf".split()
-)
+    ("sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "log", "exp",
+     "sqrt", "max", "min", "mod", "gcd", "lcm", "det", "inf")
+)  # fmt: skip
 
 
 def latex_answer(text: str) -> str:
     """What the text gives as its answer, without delimiters, in one line; empty: nothing."""
     statement = stated(text)
     found = statement.usable if statement.how == "boxed" else _unboxed(statement, text[-TAIL:])
-    found = _OR.sub(", ", found.replace("$", "").replace(r"\%", "%"))
+    found = _OR.sub(", ", re.sub(r"\\?\$", "", found).replace(r"\%", "%"))
     found = re.sub(r"(?:,\s*){2,}", ", ", " ".join(found.split()))
     return found.strip(" .,;*").replace("%", r"\%")
 
@@ -42,7 +51,7 @@ def single_number(latex: str) -> Quantity | None:
     if len(found) != 1:
         return None
     rest = plain[: found[0].begin] + " " + plain[found[0].end :]
-    return found[0] if re.fullmatch(r"[A-Za-z\u20ac\u00a3$ ]*", rest) and not _is_product(plain, found[0]) else None
+    return found[0] if re.fullmatch(r"[A-Za-z.\u20ac\u00a3$ ]*", rest) and not _is_product(plain, found[0]) else None
 
 
 def words(latex: str) -> str:
@@ -51,6 +60,29 @@ def words(latex: str) -> str:
     found = [word for word in _WORD.findall(_COMMAND.sub(" ", text)) if word.casefold() not in _FUNCTIONS]
     plain = re.sub(r"[^\w+\-./=]", "", _COMMAND.sub("", text)).casefold()
     return plain.rstrip(".") if found else ""
+
+
+def name_of(latex: str) -> str:
+    """`x` of `x = 5`; empty: there is none."""
+    found = _NAME.match(latex)
+    return "".join(found[1].split()) if found else ""
+
+
+def base_of(latex: str) -> str:
+    """The base that is written below a number; empty: there is none."""
+    found = _BASE.search(latex)
+    return found[1] if found else ""
+
+
+def unit_of(latex: str) -> str:
+    """The unit in text behind a formula; empty: there is none."""
+    found = _UNIT.search(latex)
+    return unit_name(found[1] + found[2]) if found else ""
+
+
+def without_unit(latex: str) -> str:
+    """The formula alone."""
+    return _UNIT.sub("", latex).strip() if unit_of(latex) else latex
 
 
 def shape(latex: str) -> Literal["set", "tuple", "other"]:
@@ -77,7 +109,7 @@ def _unboxed(statement: Statement, tail: str) -> str:
     found = quantities(plain_text(text))
     if words(text) and len(found) == 1:
         return plain_text(text)[found[0].begin : found[0].end].strip()
-    return text
+    return "" if statement.how == "last" and len(_WORD.findall(text)) > 2 else text
 
 
 def _formulas(text: str, *, last: bool) -> str:
@@ -99,7 +131,7 @@ def _formulas(text: str, *, last: bool) -> str:
 
 def _name_removed(latex: str) -> str:
     """`x = 5` is 5."""
-    return re.sub(r"^\s*\\?[A-Za-z]+(?:_\{?\w+\}?)?(?:\([a-z]\))?\s*=(?!=)", "", latex)
+    return _NAME.sub("", latex)
 
 
 def _is_product(plain: str, number: Quantity) -> bool:

@@ -6,7 +6,9 @@ The only file that imports math-verify and sympy, in a process of its own. Impor
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 Message = dict[str, Any]
@@ -19,13 +21,14 @@ _FIRST = ((r"\frac{1}{2}", "0.5"), (r"x^2-1", "(x-1)(x+1)"), (r"\{1,2\}", "(1,2]
 
 
 def prepare(_: Message) -> Callable[[Message], Message]:
-    import math_verify
-
-    config = [math_verify.LatexExtractionConfig()]
+    math_verify: Any = import_module("math_verify")
+    latex: Any = math_verify.LatexExtractionConfig()
+    # a unit is no product of letters, and 5m is no unit: units are taken off before
+    config = [replace(latex, normalization_config=replace(latex.normalization_config, units=False))]
 
     @lru_cache(maxsize=256)
-    def parsed(latex: str) -> Any:
-        found = math_verify.parse(f"${latex}$", config, fallback_mode="no_fallback", parsing_timeout=None)
+    def parsed(text: str) -> Any:
+        found = math_verify.parse(f"${text}$", config, fallback_mode="no_fallback", parsing_timeout=None)
         return found[0] if found else None
 
     def same(request: Message) -> Message:
@@ -33,7 +36,7 @@ def prepare(_: Message) -> Callable[[Message], Message]:
         for name, expression in (("reference", wanted), ("answer", found)):
             if expression is None:
                 return {"unread": name}
-        equal = math_verify.verify(wanted, found, timeout_seconds=None)
+        equal = math_verify.verify(wanted, found, allow_set_relation_comp=True, timeout_seconds=None)
         return {"same": bool(equal) and _near(wanted, found)}
 
     for reference, answer in _FIRST:
@@ -43,8 +46,7 @@ def prepare(_: Message) -> Callable[[Message], Message]:
 
 def _near(wanted: Any, found: Any) -> bool:
     """False when two decimals only agree because they are small."""
-    import sympy
-
+    sympy: Any = import_module("sympy")
     if not (isinstance(wanted, sympy.Float) or isinstance(found, sympy.Float)):
         return True
     one, other = (sympy.N(expression) for expression in (wanted, found))

@@ -1,4 +1,4 @@
-r"""The same number: `42`, `-1,000.5`, `3/4`, `1 1/2`, `\frac{3}{4}`, `2.5e-3`, `2.5 \times 10^{-3}`, `50%`, `3 million`, `12 cm`.
+r"""The same number: `42`, `-1,000.5`, `1 1/2`, `\frac{3}{4}`, `2.5e-3`, `2.5 \times 10^{-3}`, `50%`, `12 cm`.
 
 Made by `build`. Runs in the process that asks. Units are not converted: 1 m is not 100 cm, and 12 cm is not 12 m.
 Reading is done by `quantity`; here it is decided which number is meant and whether two are the same.
@@ -29,8 +29,8 @@ SEVERAL = "several numbers"
 class NumberVerifier(Verifier):
     """Number against number."""
 
-    tolerance: float = 1e-6
-    """Largest difference, as a share of the reference."""
+    tolerance: float = 0.0
+    """Largest difference, as a share of the reference. Decimals may be rounded anyway: see `same_value`."""
     absolute_tolerance: float = 0.0
     """Largest difference, whatever the reference."""
 
@@ -50,7 +50,7 @@ class NumberVerifier(Verifier):
 
     def same(self, found: Quantity, wanted: Quantity) -> bool:
         """A percentage equals its share (50% and 0.5), and its own number where a percentage was asked for (50)."""
-        return _same(found, wanted, self._near)
+        return same_value(found, wanted) or _same(found, wanted, self._near)
 
     def _near(self, found: Quantity, wanted: Quantity) -> bool:
         most = max(Fraction(self.absolute_tolerance), Fraction(self.tolerance) * abs(wanted.value))

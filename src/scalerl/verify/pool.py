@@ -19,13 +19,13 @@ MOST_WORKERS = 8
 """Of the choice that is made when nothing is said."""
 
 Item = TypeVar("Item")
-Taken = TypeVar("Taken", contravariant=True)
+Item_contra = TypeVar("Item_contra", contravariant=True)
 
 
-class Judge(Protocol[Taken]):
+class Judge(Protocol[Item_contra]):
     """Judges one item at a time."""
 
-    def judge(self, item: Taken) -> Verdict:
+    def judge(self, item: Item_contra) -> Verdict:
         """Takes a limited time, and does not raise for anything in the item."""
 
     def close(self) -> None:
@@ -47,7 +47,9 @@ class Pool(Generic[Item]):
             while len(self._judges) < min(self._size, len(items)):
                 self._judges.append(self._make())
             try:
-                return self._together(items) if len(items) > 1 < self._size else [self._judges[0].judge(i) for i in items]
+                return (
+                    self._together(items) if len(items) > 1 < self._size else [self._judges[0].judge(i) for i in items]
+                )
             except BaseException:  # Ctrl-C above all
                 self._close()
                 raise

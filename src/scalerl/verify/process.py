@@ -26,8 +26,8 @@ _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "SYS
 _PROGRAM = Path(__file__).with_name("guarded.py")
 
 
-class Silence(OSError):
-    """There will be no reply, because the process has ended. `late`: for taking too long, on the clock or of the CPU."""
+class NoReplyError(OSError):
+    """The process has ended. `late`: because it took too long, by the clock or of the processor."""
 
     def __init__(self, reason: str, *, late: bool = False) -> None:
         super().__init__(reason)
@@ -40,7 +40,7 @@ class Conversation:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], **options: Any) -> None:
         """`options`: of Popen."""
         # A session of its own: Ctrl-C reaches us alone, and we decide what ends. No buffer: what is written is sent.
-        self._child = subprocess.Popen(
+        self._child = subprocess.Popen(  # noqa: S603  # commands of our own, no shell
             command, env=dict(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             start_new_session=True, **options,
         )  # fmt: skip
@@ -51,7 +51,7 @@ class Conversation:
         return self._child.poll() is None
 
     def exchange(self, message: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        """Say something and wait for the reply. Without one, the process is ended and `Silence` raised."""
+        """Say something and wait for the reply. Without one, the process is ended and `NoReplyError` raised."""
         late = threading.Event()
         watch = threading.Timer(timeout_s, _end_late, (self._child, late))
         watch.daemon = True
@@ -67,13 +67,13 @@ class Conversation:
             if late.is_set():  # perhaps between the reply and now: it must not be asked again
                 self.end()
 
-    def _silence(self, reason: str, timeout_s: float, late: bool) -> Silence:
+    def _silence(self, reason: str, timeout_s: float, late: bool) -> NoReplyError:
         if late:
-            return Silence(f"no reply within {timeout_s:g} s", late=True)
+            return NoReplyError(f"no reply within {timeout_s:g} s", late=True)
         code = self._child.returncode
         if code == -getattr(signal, "SIGPROF", 0):
-            return Silence("too much processor time", late=True)
-        return Silence(f"{reason}, {_ended(code)}")
+            return NoReplyError("too much processor time", late=True)
+        return NoReplyError(f"{reason}, {_ended(code)}")
 
     def _exchange(self, line: bytes) -> dict[str, Any]:
         assert self._child.stdin is not None

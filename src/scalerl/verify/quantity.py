@@ -18,14 +18,14 @@ _CHARACTERS = str.maketrans({
     "\u2009": " ", "\u202f": " ", "\uff05": "%", "\u00bd": " 1/2", "\u2153": " 1/3", "\u2154": " 2/3",
     "\u00bc": " 1/4", "\u00be": " 3/4", "\u00b2": "^2", "\u00b3": "^3", "\u00ba": "\u00b0",
 })  # fmt: skip
-_SIMPLE = r"([0-9]+(?:\.[0-9]+)?)"
+_SIMPLE = r"\{\s{0,3}([0-9]+(?:\.[0-9]+)?)\s{0,3}\}"
 _LATEX = [  # what stands for what, in this order
     (re.compile(r"\\(?:left|right|displaystyle|!|quad)(?![a-z])"), ""),
     (re.compile(r"(?<=[0-9])(?:\\,|\{,\}|~|\\ |\\;)(?=[0-9]{3})"), ","),
     (re.compile(r"\\[,;: ]|~"), " "),
     (re.compile(r"\^\s{0,3}(?:\{\s{0,3}\\circ\s{0,3}\}|\\circ)|\\degree(?![a-z])"), "\u00b0"),
     (re.compile(r"\\(?:text|mathrm|textbf|mathbf|operatorname|mbox)\s{0,3}\{([^{}]*)\}"), r" \1 "),
-    (re.compile(rf"\\[dtc]?frac\s{{0,3}}\{{\s{{0,3}}{_SIMPLE}\s{{0,3}}\}}\s{{0,3}}\{{\s{{0,3}}{_SIMPLE}\s{{0,3}}\}}"), r" \1/\2"),
+    (re.compile(rf"\\[dtc]?frac\s{{0,3}}{_SIMPLE}\s{{0,3}}{_SIMPLE}"), r" \1/\2"),
     (re.compile(r"\\[dt]?frac\s{0,3}([0-9])\s{0,3}([0-9])(?![0-9])"), r" \1/\2"),
     (re.compile(r"([-+])\s{1,3}(?=[0-9]+/)"), r"\1"),
     (re.compile(r"\\(?:times|cdot)(?![a-z])"), "*"),
@@ -37,10 +37,11 @@ _LATEX = [  # what stands for what, in this order
 _NUMBER = re.compile(
     r"(?P<sign>(?<![0-9.)])[-+]\s?)?\$?\s?(?P<inner>(?<![0-9.)])-(?=[0-9.]))?"
     r"(?:(?P<whole>[0-9]{1,9})\s(?:and\s)?(?=[0-9]{1,9}\s?/\s?[0-9]))?"  # of a mixed number
-    r"(?P<top>(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]{1,3}(?:\ [0-9]{3})+(?![0-9]|\s*/)|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+)"
+    r"(?P<top>(?:(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]{1,3}(?:\ [0-9]{3})+(?![0-9]|\s*/)|[0-9]+)"
+    r"(?:\.[0-9]+)?)|\.[0-9]+)"
     r"(?:[eE](?P<exponent>[-+]?[0-9]{1,3})(?![0-9]))?"
     r"(?:\s{0,3}/\s{0,3}(?P<bottom>[0-9]+(?:\.[0-9]+)?))?"
-    r"(?:\s{0,3}\*\s{0,3}10\s{0,3}\^\s{0,3}\{?\s{0,3}(?P<power>[-+]?\s?[0-9]{1,3})\s{0,3}\}?)?"
+    r"(?:\s?\*\s?1e(?P<power>[-+]?[0-9]{1,3}))?"
     r"(?P<percent>\s{0,3}%|\s{1,3}per\s?cent(?:age)?\b)?"
     r"(?:\s{0,3}(?P<scale>thousand|million|billion|trillion)\b)?"
     r"(?:\s{0,3}(?P<unit>[A-Za-z\u00b0\u20ac\u00a3]+(?:\^\{?[23]\}?)?(?:/[a-z]+)?))?"
@@ -85,7 +86,7 @@ def plain_text(text: str) -> str:
     text = text.translate(_CHARACTERS)
     for pattern, replacement in _LATEX:
         text = pattern.sub(replacement, text)
-    text = " ".join(text.split())
+    text = " ".join(text.split()).replace(" ^", "^")
     return _POWER_OF_TEN.sub(r"1e\1", re.sub(r"^([-+]) (?=[0-9.])", r"\1", text))
 
 
@@ -129,5 +130,4 @@ def _places(found: re.Match[str]) -> int | None:
 
 
 def _power(found: re.Match[str]) -> int:
-    written = sum(int((found[name] or "0").replace(" ", "")) for name in ("exponent", "power"))
-    return written + _SCALES.get(found["scale"] or "", 0)
+    return int(found["exponent"] or 0) + int(found["power"] or 0) + _SCALES.get(found["scale"] or "", 0)

@@ -1,13 +1,16 @@
 """The program inside the sandbox: runs a program that a model wrote, once for each test, and reports what came of it.
 
-Its text is passed to a bare Python by `sandbox`; it is never imported. It knows inputs, never the expected outputs: what
-is right is decided outside, so nothing that happens in here can forge it. Standard library only, Python 3.8 or newer.
+Its text is passed to a bare Python by `sandbox`; it is never imported. It knows inputs, never the expected outputs:
+what is right is decided outside, so nothing that happens in here can forge it. Standard library, Python 3.9 or newer.
 
 In:  {"code": ..., "cpu_s": ..., "wall_s": ..., "memory_mb": ..., "processes": ..., "output_bytes": ...}, then each of
      {"stdin": ...}   or   {"call": NAME, "arguments": [...]}
 Out: {"ready": true}, then {"status": ..., "output": ..., "detail": ...}; the output of a call is its result in JSON
 """
 
+from __future__ import annotations
+
+import contextlib
 import errno
 import json
 import math
@@ -18,9 +21,13 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
+from typing import Any, NoReturn, TextIO
+
+Message = Mapping[str, Any]
 
 
-def main():
+def main() -> None:
     requests, replies = os.fdopen(os.dup(0), encoding="utf-8"), os.fdopen(os.dup(1), "w", encoding="utf-8")
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -31,65 +38,66 @@ def main():
         say(replies, run(job, json.loads(line), (requests.fileno(), replies.fileno())))
 
 
-def say(replies, message):
+def say(replies: TextIO, message: Message) -> None:
     replies.write(json.dumps(message) + "\n")
     replies.flush()
 
 
-def run(job, test, private):
+def run(job: Message, test: Message, private: tuple[int, ...]) -> Message:
     """One test in a child of its own."""
-    given, (out, out_end), (report, report_end) = tempfile.TemporaryFile(), os.pipe(), os.pipe()
-    given.write(test.get("stdin", "").encode())
-    given.seek(0)
-    child = os.fork()
-    if child == 0:
-        for descriptor in (*private, out, report):
-            os.close(descriptor)
-        in_child(job, test, given.fileno(), out_end, report_end)
+    (out, out_end), (report, report_end) = os.pipe(), os.pipe()
+    with tempfile.TemporaryFile() as given:
+        given.write(test.get("stdin", "").encode())
+        given.seek(0)
+        child = os.fork()
+        if child == 0:
+            for descriptor in (*private, out, report):
+                os.close(descriptor)
+            in_child(job, test, given.fileno(), out_end, report_end)
     os.close(out_end)
     os.close(report_end)
-    given.close()
     try:
         reason, output, reported = watch(job, child, out, report)
     finally:
         os.close(out)
         os.close(report)
     code, cpu_s = end(child)
-    return outcome(job, test, reason, code, cpu_s, output, reported)
+    if reason:
+        return {"status": reason, "output": "", "detail": ""}
+    return outcome(job, test, code, cpu_s, output, reported)
 
 
-def in_child(job, test, given, out, report):
+def in_child(job: Message, test: Message, given: int, out: int, report: int) -> NoReturn:
     """Never returns."""
     os.setsid()
     os.dup2(given, 0)
     os.dup2(out, 1)
-    sys.stdin, sys.stdout = open(0, encoding="utf-8", closefd=False), open(1, "w", encoding="utf-8", closefd=False)
-    sys.stderr = open(2, "w", encoding="utf-8", closefd=False)
+    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode, encoding="utf-8") for number, mode in enumerate("rww"))
     limit(job)
     status, detail = "finished", ""
     try:
         detail = called(job, test) if "call" in test else ran(job)
     except SystemExit as leaving:
         status = "finished" if leaving.code in (None, 0) and "call" not in test else "failed"
-        detail = "" if status == "finished" else "exit with {!r}".format(leaving.code)[:200]
-    except BaseException as error:  # the boundary: whatever it raises is reported
+        detail = "" if status == "finished" else f"exit with {leaving.code!r}"[:200]
+    except BaseException as error:  # noqa: BLE001  # the sandbox boundary: whatever it raises is reported
         status, detail = told(error)
     try:
         sys.stdout.flush()
-        os.write(report, json.dumps({"status": status, "detail": detail}).encode())
-    except BaseException:
+        os.write(report, json.dumps({"status": status, "detail": detail}).encode() + b"\n")
+    except BaseException:  # noqa: BLE001  # what the program did to its output is its own affair
         os._exit(1)
     os._exit(0)
 
 
-def ran(job):
-    exec(compile(job["code"], "program", "exec"), {"__name__": "__main__"})
+def ran(job: Message) -> str:
+    exec(compile(job["code"], "program", "exec"), {"__name__": "__main__"})  # noqa: S102  # what the sandbox is for
     return ""
 
 
-def called(job, test):
-    names = {"__name__": "program"}
-    exec(compile(job["code"], "program", "exec"), names)
+def called(job: Message, test: Message) -> str:
+    names: dict[str, Any] = {"__name__": "program"}
+    exec(compile(job["code"], "program", "exec"), names)  # noqa: S102
     function = names.get(test["call"])
     if function is None and "Solution" in names:
         function = getattr(names["Solution"](), test["call"], None)
@@ -98,9 +106,9 @@ def called(job, test):
     return json.dumps(function(*test["arguments"]))
 
 
-def told(error):
+def told(error: BaseException) -> tuple[str, str]:
     """Status and detail of what a program raised."""
-    text = "{}: {}".format(type(error).__name__, error)[:200]
+    text = f"{type(error).__name__}: {error}"[:200]
     number = getattr(error, "errno", None)
     if isinstance(error, MemoryError):
         return "memory_limit", text
@@ -111,7 +119,7 @@ def told(error):
     return "failed", text
 
 
-def limit(job):
+def limit(job: Message) -> None:
     cpu_s, memory = math.ceil(job["cpu_s"]), job["memory_mb"] << 20
     for kind, soft, hard in (
         (resource.RLIMIT_CPU, cpu_s, cpu_s + 1),
@@ -124,7 +132,7 @@ def limit(job):
         resource.setrlimit(kind, (soft, hard))
 
 
-def watch(job, child, out, report):
+def watch(job: Message, child: int, out: int, report: int) -> tuple[str, bytes, bytes]:
     """Collect until both pipes are closed, too much was written, the child is gone, or time is up."""
     deadline = time.monotonic() + job["wall_s"]
     texts = {out: b"", report: b""}
@@ -150,39 +158,35 @@ def watch(job, child, out, report):
     return "", texts[out], texts[report]
 
 
-def end(child):
+def end(child: int) -> tuple[int, float]:
     """How the child ended, and its processor time. What it left running in its session is killed with it."""
-    try:
+    with contextlib.suppress(ProcessLookupError):  # it has no session yet
         os.killpg(child, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     os.kill(child, signal.SIGKILL)
     _, status, usage = os.wait4(child, 0)
-    return os.waitstatus_to_exitcode(status) if hasattr(os, "waitstatus_to_exitcode") else status, (
-        usage.ru_utime + usage.ru_stime
-    )
+    code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    return code, usage.ru_utime + usage.ru_stime
 
 
-def outcome(job, test, reason, code, cpu_s, output, reported):
-    if reason:
-        return {"status": reason, "output": "", "detail": ""}
+def outcome(job: Message, test: Message, code: int, cpu_s: float, output: bytes, reported: bytes) -> Message:
     try:
-        told_status = json.loads(reported)
+        told_status = json.loads(reported.partition(b"\n")[0])  # children that a program forked report too
         status, detail = str(told_status["status"]), str(told_status["detail"])
     except (ValueError, TypeError, KeyError):
         status = "time_limit" if code == -signal.SIGXCPU or cpu_s >= math.ceil(job["cpu_s"]) else "failed"
         if status == "failed" and code == 0:
             return plain_end(test, output)
-        return {"status": status, "output": "", "detail": "" if status == "time_limit" else "ended by {}".format(code)}
+        return {"status": status, "output": "", "detail": "" if status == "time_limit" else f"ended by {code}"}
     if "call" in test and status == "finished":
         return {"status": status, "output": detail, "detail": ""}
     return {"status": status, "output": output.decode("utf-8", "replace"), "detail": detail}
 
 
-def plain_end(test, output):
+def plain_end(test: Message, output: bytes) -> Message:
     """`os._exit(0)`: there is no report, and for a program that writes there need not be one."""
     status = "failed" if "call" in test else "finished"
     return {"status": status, "output": output.decode("utf-8", "replace"), "detail": "exit without a result"}
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,7 @@
 r"""Where the answer stands in a text: the last \boxed{...}, what follows "the answer is", or the last line.
 
-Called by the verifiers. A model can write anything here, so everything takes time in proportion to the text, and nothing
-raises.
+Called by the verifiers. A model can write anything here, so everything takes time in proportion to the text, and
+nothing raises.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ LONGEST = 1000
 """Characters of an answer."""
 
 _TOKEN = re.compile(r"\\f?boxed\s{0,3}\{|\\.|[{}]", re.DOTALL)
-_MARKER = re.compile(r"(?i)####|\banswer\b[^.\n:=]{0,60}?(?:\bis\b|\bare\b|:|=)(?:[ \t]*[:=])?|\banswer[*_]{1,3}[ \t]*:?")
+_MARKER = re.compile(
+    r"(?i)####|\banswer\b[^.\n:=]{0,60}?(?:\bis\b|\bare\b|:|=)(?:[ \t]*[:=])?|\banswer[*_]{1,3}[ \t]*:?"
+)
 _BETWEEN_BOXES = re.compile(r"(?:[\s,;.$*]|\\[()\[\],;]|\b(?:and|or)\b)*")
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
 

@@ -7,7 +7,6 @@ because sympy may run for ever on what a model wrote.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -15,10 +14,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from scalerl.errors import MissingDependencyError
-from scalerl.verify.latex import latex_answer, shape, single_number, words
+from scalerl.verify.latex import base_of, latex_answer, name_of, shape, single_number, unit_of, without_unit, words
 from scalerl.verify.number import same_value
 from scalerl.verify.pool import Pool
-from scalerl.verify.process import Conversation, Silence, guarded
+from scalerl.verify.process import Conversation, NoReplyError, guarded
 from scalerl.verify.verdict import Verdict, Verifier, judged
 
 START_S = 120.0
@@ -57,7 +56,8 @@ class MathVerifier(Verifier):
         latex = [(latex_answer(text), latex_answer(reference)) for text, reference in pairs]
         found = [_compared(answer, wanted) for answer, wanted in latex]
         hard = [i for i, verdict in enumerate(found) if verdict is None]
-        slow = dict(zip(hard, self._pool.verdicts([latex[i] for i in hard]), strict=True))
+        bare = [(without_unit(latex[i][0]), without_unit(latex[i][1])) for i in hard]
+        slow = dict(zip(hard, self._pool.verdicts(bare), strict=True))
         return [slow[i] if verdict is None else verdict for i, verdict in enumerate(found)]
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class _MathJudge:
             if self._worker is None or not self._worker.running:
                 self._worker, _ = guarded(_HANDLER, {"memory_mb": MEMORY_MB}, START_S)
             reply = self._worker.exchange(question, WALL_FACTOR * self._timeout_s)
-        except Silence as silence:
+        except NoReplyError as silence:
             self._worker = None
             return Verdict("timeout" if silence.late else "error", str(silence))
         if reply.get("unread") == "answer":
@@ -106,11 +106,21 @@ def _compared(answer: str, reference: str) -> Verdict | None:
         return Verdict("error", "the reference is empty")
     if "".join(answer.split()) == "".join(reference.split()):
         return Verdict("correct")
+    reason = _apart(answer, reference)
+    if reason:
+        return Verdict("wrong", reason)
     found, wanted = single_number(answer), single_number(reference)
     if found is not None and wanted is not None:
         return judged(same_value(found, wanted))
     if words(answer) or words(reference):
         return judged(words(answer) == words(reference))
-    if {shape(answer), shape(reference)} == {"set", "tuple"}:
-        return Verdict("wrong", "a set is no tuple")
     return None
+
+
+def _apart(answer: str, reference: str) -> str:
+    """What math-verify would overlook; empty: nothing."""
+    for what, look in (("variable", name_of), ("unit", unit_of), ("base", base_of)):
+        if len({look(answer), look(reference)} - {""}) == 2:
+            return f"another {what}"
+    shapes = {shape(answer), shape(reference)}
+    return "a set is no tuple" if shapes == {"set", "tuple"} else ""

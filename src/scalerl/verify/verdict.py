@@ -48,6 +48,7 @@ class Verifier(Protocol):
 
     def close(self) -> None:
         """End the processes, if there are any; they also end with the verifier, and start again when needed."""
+        return
 
 
 def judged(same: bool, detail: str = "") -> Verdict:

@@ -1,14 +1,13 @@
 """Small policies, requests, a loop that runs an engine until everything has come back, and every engine there is.
 
-A test that takes `open_engine` is part of the contract: it runs for each engine. vLLM is one of them where it is
-installed, which is in an environment of its own (`make test-vllm`); it is started once.
+A test that takes `open_engine` is part of the contract: it runs for each engine. vLLM, which is started once, is one
+of them where it is installed: in an environment of its own (`make test-vllm`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from scalerl.policy.tiny import TinyLlama, TinyMoe, new_policy, save_policy
 
 Rollouts = dict[tuple[int, int], Rollout]
 OpenEngine = Callable[..., Engine]
-ENGINES = ["embedded", *(["vllm"] if find_spec("vllm") else [])]
+ENGINES = ["embedded", pytest.param("vllm", marks=pytest.mark.vllm)]
 SHAPE = TinyLlama(width=64, layers=2, heads=2, feed_forward=48, context=256)  # 32 numbers a head: vLLM's smallest
 
 

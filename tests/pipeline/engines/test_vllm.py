@@ -1,4 +1,4 @@
-"""vLLM itself, in the environment that has it: starting, failing, ending, sharing of prompts, the FP32 head, a run."""
+"""vLLM itself, in the environment that has it: starting, failing, ending, sharing of prompts, the FP32 head."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -20,15 +19,13 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from scalerl.config import RunConfig
 from scalerl.errors import InputError
 from scalerl.pipeline.engines.vllm import VllmEngine, VllmOptions, VllmServer
 from scalerl.pipeline.engines.vllm.checks import CPU_HEAD_WIDTHS, VllmError
 from scalerl.pipeline.engines.vllm.worker import OWNER
-from scalerl.pipeline.session import train
 from scalerl.pipeline.types import Engine, EngineSettings, GroupRequest, Rollout
 
-pytestmark = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM has an environment of its own: make test-vllm")
+pytestmark = pytest.mark.vllm
 
 MakeSettings = Callable[..., EngineSettings]
 MakeRequest = Callable[..., GroupRequest]
@@ -182,24 +179,4 @@ def test_bfloat16_with_the_fp32_head_and_a_death(
     with pytest.raises(VllmError, match="vLLM failed: "):
         drain(engine)
     server.close()
-    assert ended(set(processes()) - before)
-
-
-def test_a_run_reaches_what_the_embedded_engine_reaches(
-    make_run: Callable[..., RunConfig], cache: Path, tmp_path: Path
-) -> None:
-    shape = ["scale.model.heads=1", "scale.launcher.kind=local", "scale.budget.amount=8", "scale.evaluation.every=4"]
-    own = make_run(*shape, "scale.evaluation.samples=16")
-    other = make_run(
-        *shape, "scale.evaluation.samples=16", "scale.generator.engine=vllm", "scale.generator.vllm.cpu_cache_gb=0.05"
-    )
-    before = set(processes())
-    expected = train(own, tmp_path / "embedded", cache=cache)
-    found = train(other, tmp_path / "vllm", cache=cache)
-    assert found.step == expected.step == 8
-    assert found.points[0].per_problem == expected.points[0].per_problem  # the same policy, measured the same way
-    assert found.points[-1].pass_rate == pytest.approx(expected.points[-1].pass_rate, abs=0.25)
-    lines = [json.loads(line) for line in (tmp_path / "vllm" / "metrics.jsonl").read_text().splitlines()]
-    assert len(lines) == 8
-    assert found.ledger.generation.tokens > 0
     assert ended(set(processes()) - before)

@@ -1,7 +1,7 @@
 """The generator's process, seen from the trainer: start it, talk to it, notice its death, end it.
 
-The `Generators` of `local`. A thread empties the pipe at all times, so the generator never waits for a trainer that is busy with a
-step; what it read is handled by the caller's thread alone. Knows nothing about slots or batches.
+The `Generators` of `local`. A thread empties the pipe at all times, so the generator never waits for a trainer that is
+busy with a step; what it read is handled by the caller's thread alone. Knows nothing about slots or batches.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class GeneratorProcess:
         if isinstance(message, Progress):
             return message
         self._inbox.put(message)  # everybody who asks again gets the same answer
-        raise self._death() if message is None else _failure(message)
+        raise self._death() if message is None else failure(message)
 
     def close(self) -> None:
         """End the process; it is gone when this returns. Its work is lost: a checkpoint holds the requests."""
@@ -136,7 +136,8 @@ def _collect(link: Connection, inbox: _Inbox) -> None:
         inbox.put(None)
 
 
-def _failure(failed: Failed) -> ScaleRLError:
+def failure(failed: Failed) -> ScaleRLError:
+    """The last words of a generator as an error on this side."""
     error = failed.error or GeneratorDiedError(f"failed ({failed.summary})")
     error.__cause__ = RemoteTraceback(failed.traceback)
     return error

@@ -1,7 +1,8 @@
-"""The trainer that a config names: alone in this process, or as rank 0 of several processes on this machine.
+"""The trainer that a config names: alone in this process, or as rank 0 of several.
 
-Called by the session. The other ranks are child processes that run `rank.run_rank`; this file starts them, notices how
-they ended, and sees to it that none is left behind. What ranks do together is `fsdp`'s business.
+Called by the session through its launcher. The other ranks run `rank.run_rank`: here in child processes, which this
+file starts, whose end it notices, and of which it leaves none behind; on a cluster in actors (`ray.trainer`). What
+ranks do together is `fsdp`'s business.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from transformers import PreTrainedModel
@@ -20,7 +22,7 @@ from transformers import PreTrainedModel
 from scalerl.config import RunConfig
 from scalerl.errors import InputError, ScaleRLError
 from scalerl.pipeline.fsdp import Together
-from scalerl.pipeline.launch.meeting import Meeting, RankLostError, device_of
+from scalerl.pipeline.launch.meeting import LOOPBACK, Meeting, RankLostError, device_of
 from scalerl.pipeline.launch.process import how_it_ended, without_interrupts
 from scalerl.pipeline.launch.rank import run_rank
 from scalerl.pipeline.trainer import Trainer
@@ -34,39 +36,80 @@ _NOTICE_S = 3.0
 _POLL_S = 0.02
 
 
+class OtherRanks(Protocol):
+    """Ranks 1 and up, wherever they are."""
+
+    def lost(self) -> ScaleRLError | None:
+        """A rank that is gone without having said why. Before the end, that is: then they are told to go."""
+
+    def fate(self) -> ScaleRLError | None:
+        """Why a collective has failed; a death takes a moment to be seen."""
+
+    def close(self) -> None:
+        """End them; they are gone when this returns."""
+
+
+StartRanks = Callable[[int, Meeting, RunConfig, Path, Path | None], OtherRanks]
+"""How many ranks there are in all, where they meet, and what `run_rank` needs."""
+
+
 @contextmanager
 def open_trainer(
-    run: RunConfig, recipe: Recipe, model: PreTrainedModel, folder: Path, start: Path
+    run: RunConfig,
+    recipe: Recipe,
+    model: PreTrainedModel,
+    folder: Path,
+    start: Path,
+    *,
+    host: str = LOOPBACK,
+    others: StartRanks | None = None,
 ) -> Iterator[Trainer]:
     """`folder` holds the same policy as `model`, `start` the one at step 0: the reference of a KL term.
 
-    With several ranks the model is spread over them: take copies of it before.
+    With several ranks the model is spread over them: take copies of it before. `host`: the address at which the ranks
+    meet, `others`: what starts them; unless given they are processes of this machine.
     """
     reference = start if run.recipe.kl_coefficient > 0 else None
     frozen = None if reference is None else read_policy(reference, run.scale.model.dtype)
     if run.scale.launcher.trainers == 1:
         yield Trainer(model, recipe, run, frozen)
         return
-    with open_ranks(run, folder, reference) as ranks:
+    meeting = Meeting(run.scale.launcher.trainers, host)
+    with _meet(
+        meeting, (others or _start_processes)(run.scale.launcher.trainers, meeting, run, folder, reference)
+    ) as ranks:
         yield Trainer(model, recipe, run, frozen, ranks)
 
 
 @contextmanager
-def open_ranks(run: RunConfig, policy: Path, reference: Path | None, port: int = 0) -> Iterator[Together]:
+def _meet(meeting: Meeting, others: OtherRanks) -> Iterator[Together]:
     """This process as rank 0, with the others beside it; they are gone afterwards, whatever happens."""
-    size = run.scale.launcher.trainers
-    _check_devices(size)
-    meeting = Meeting(size, port=port)
-    processes = _Processes(size, meeting, run, policy, reference)
     try:
-        meeting.wait(processes.lost)
-        ranks = meeting.join(device_of(0), processes.fate)
+        meeting.wait(others.lost)
+        ranks = meeting.join(device_of(0), others.fate)
         try:
             yield ranks
         finally:
             ranks.close()
     finally:
-        processes.close()
+        others.close()
+
+
+def watched_fate(
+    meeting: Meeting, killed: Callable[[], ScaleRLError | None], lost: Callable[[], ScaleRLError | None]
+) -> ScaleRLError | None:
+    """Who was killed comes first: that makes others fail, which then say so at the meeting."""
+    end_s = time.monotonic() + _NOTICE_S
+    while time.monotonic() < end_s:
+        if (error := killed() or meeting.last_words() or lost()) is not None:
+            return error
+        time.sleep(_POLL_S)
+    return None
+
+
+def _start_processes(size: int, meeting: Meeting, run: RunConfig, policy: Path, reference: Path | None) -> OtherRanks:
+    _check_devices(size)
+    return _Processes(size, meeting, run, policy, reference)
 
 
 class _Processes:
@@ -87,7 +130,6 @@ class _Processes:
                 process.start()
 
     def lost(self) -> ScaleRLError | None:
-        """A rank that is gone without having said why. Before the end, that is: then they are told to go."""
         codes = {rank: process.exitcode for rank, process in self._processes.items()}
         gone = {rank: code for rank, code in codes.items() if code is not None}
         killed = {rank: code for rank, code in gone.items() if code < 0}
@@ -96,16 +138,9 @@ class _Processes:
         return None
 
     def fate(self) -> ScaleRLError | None:
-        """Why a collective has failed; a death takes a moment to be seen."""
-        end_s = time.monotonic() + _NOTICE_S
-        while time.monotonic() < end_s:
-            if (error := self._killed() or self._meeting.last_words() or self.lost()) is not None:
-                return error
-            time.sleep(_POLL_S)
-        return None
+        return watched_fate(self._meeting, self._killed, self.lost)
 
     def close(self) -> None:
-        """End the processes; they are gone when this returns."""
         end_s = time.monotonic() + _END_S
         for process in self._processes.values():
             process.join(max(0.0, end_s - time.monotonic()))
@@ -114,7 +149,6 @@ class _Processes:
                 process.join()
 
     def _killed(self) -> ScaleRLError | None:
-        """First of all: a rank that was killed makes others fail, which then say so."""
         error = self.lost()
         killed = any((process.exitcode or 0) < 0 for process in self._processes.values())
         return error if killed else None

@@ -1,7 +1,8 @@
 """The generator's process, seen from inside: take requests, fetch weights, write one token for every row, send groups.
 
-Started by `process`; an actor of a cluster runs the same `Loop`. The order of the loop carries the bound on the age: weights are looked for after requests were
-taken, so a request never meets weights older than those that were out when it was admitted (docs/staleness.md).
+Started by `process`; an actor of a cluster runs the same `Loop`. The order of the loop carries the bound on the age:
+weights are looked for after requests were taken, so a request never meets weights older than those that were out when
+it was admitted (docs/staleness.md).
 
 The process ends when it is told to (`Stop`), and by itself when the trainer's process is gone: its pipe ends then.
 Ctrl-C and SIGTERM are the trainer's business, also when they are sent to the whole group of processes.
@@ -107,7 +108,6 @@ class Failed:
     """To be raised again on the other side; None: something that was not raised on purpose."""
     summary: str
     traceback: str
-
 
     @classmethod
     def of(cls, error: Exception) -> Failed:
