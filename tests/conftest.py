@@ -5,7 +5,11 @@ that it must be there: `make test-vllm` does, so that a broken environment is no
 """
 
 import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -24,3 +28,30 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if os.environ.get("SCALERL_VLLM"):
         pytest.fail("SCALERL_VLLM is set, and there is no vLLM: scripts/install_vllm.sh", pytrace=False)
     pytest.skip("vLLM has an environment of its own: make test-vllm")
+
+
+@pytest.fixture
+def vllm_processes() -> Iterator[Callable[[], set[int]]]:
+    """Those of vLLM that the test has started so far. At its end there must be none."""
+    before = _vllm_processes()
+
+    def started() -> set[int]:
+        return _vllm_processes() - before
+
+    yield started
+    end_s = time.monotonic() + 60.0  # they look after their owner once a second; the rest is for a busy machine
+    while left := started():
+        assert time.monotonic() < end_s, f"processes of vLLM are left: {left}"
+        time.sleep(0.1)
+
+
+def _vllm_processes() -> set[int]:
+    """They carry the name of their owner. What is dead and not yet buried does not count: it has no environment."""
+    from scalerl.pipeline.engines.vllm.worker import OWNER
+
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"{OWNER}=".encode() in (folder / "environ").read_bytes():
+                found.add(int(folder.name))
+    return found

@@ -73,27 +73,27 @@ def test_a_prompt_that_occurs_twice_is_one_problem(tmp_path: Path) -> None:
 
 
 def test_settings_make_an_equal_task(tmp_path: Path) -> None:
-    task = FileTask(path=write_jsonl(tmp_path / "a.jsonl", ROWS), comparison="numeric", tolerance=0.5)
+    task = FileTask(path=write_jsonl(tmp_path / "a.jsonl", ROWS), verifier="number", tolerance=0.5)
     assert build_task(task.settings) == task
 
 
 @pytest.mark.parametrize(
-    ("comparison", "reference", "answer", "status"),
+    ("verifier", "reference", "answer", "status"),
     [
         ("exact", "Paris", " Paris\n", "correct"), ("exact", "a  b", "a b", "correct"),
         ("exact", "Paris", "paris", "wrong"), ("exact", "x", r"so \boxed{x}", "correct"),
         ("exact", r"\frac{1}{2}", r"\boxed{\frac{1}{2}}", "correct"), ("exact", "x", "", "unparsable"),
-        ("numeric", "1000", "1,000", "correct"), ("numeric", "1000", "It is 1000.", "correct"),
-        ("numeric", "0.5", r"\boxed{\frac{1}{2}}", "correct"), ("numeric", "1/3", "0.3333333333", "correct"),
-        ("numeric", "-3", "5 - 8 = -3", "correct"), ("numeric", "0.001", "1e-3", "correct"),
-        ("numeric", "7", "7 or 8", "wrong"), ("numeric", "1/3", "0.333", "wrong"), ("numeric", "3", "-3", "wrong"),
-        ("numeric", "7", "seven", "unparsable"), ("numeric", "7", "1/0", "unparsable"),
-        ("numeric", "7", "7" * 9999, "unparsable"), ("numeric", "7", "1e999", "wrong"),
+        ("number", "1000", "1,000", "correct"), ("number", "1000", "It is 1000.", "correct"),
+        ("number", "0.5", r"\boxed{\frac{1}{2}}", "correct"), ("number", "1/3", "0.3333333333", "correct"),
+        ("number", "-3", "5 - 8 = -3", "correct"), ("number", "0.001", "1e-3", "correct"),
+        ("number", "7", "7 or 8", "wrong"), ("number", "1/3", "0.333", "wrong"), ("number", "3", "-3", "wrong"),
+        ("number", "7", "seven", "unparsable"), ("number", "7", "1/0", "unparsable"),
+        ("number", "7", "7" * 9999, "unparsable"), ("number", "7", "1e999", "wrong"),
     ],
 )  # fmt: skip
-def test_verdicts(tmp_path: Path, judge: Any, comparison: str, reference: str, answer: str, status: str) -> None:
+def test_verdicts(tmp_path: Path, judge: Any, verifier: str, reference: str, answer: str, status: str) -> None:
     rows = [{"prompt": f"p{i}", "answer": reference} for i in range(30)]
-    task = build_task({"kind": "file", "path": write_jsonl(tmp_path / "a.jsonl", rows), "comparison": comparison})
+    task = build_task({"kind": "file", "path": write_jsonl(tmp_path / "a.jsonl", rows), "verifier": verifier})
     assert judge(task, task.problems("train")[0])(answer).status == status
 
 
@@ -160,16 +160,31 @@ def test_missing_file(tmp_path: Path) -> None:
         FileTask(path=str(tmp_path / "nowhere.jsonl"))
 
 
-def test_numeric_needs_numbers(tmp_path: Path) -> None:
+def test_answers_that_the_verifier_cannot_use(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [{"prompt": "p", "answer": 1}, {"prompt": "q", "answer": "many"}])
-    with pytest.raises(InputError, match=r"line 2: the answer is not a number: got 'many'"):
-        FileTask(path=path, comparison="numeric")
+    with pytest.raises(
+        InputError, match=r"line 2: an answer that the verifier number cannot use \(no number\): got 'many'"
+    ):
+        FileTask(path=path, verifier="number")
+    with pytest.raises(
+        InputError, match=r"line 1: an answer that the verifier choice cannot use \(no letter\): got '1'"
+    ):
+        FileTask(path=path, verifier="choice")
+    with pytest.raises(InputError, match=r"line 1: an answer that the verifier code cannot use \(no unit tests"):
+        FileTask(path=path, verifier="code", run_model_code_without_sandbox=True)
 
 
 @pytest.mark.parametrize(
     ("options", "part"),
     [
-        ({"comparison": "fuzzy"}, "task.comparison: got 'fuzzy'; allowed: exact or numeric"),
+        ({"verifier": "fuzzy"}, "task.verifier: got 'fuzzy'; allowed: exact or number or choice or math or code"),
+        ({"tolerance": 0.1}, "task.tolerance: got 0.1; allowed: only with verifier number, not exact"),
+        ({"verifier": "number", "timeout_s": 1}, "task.timeout_s: got 1; allowed: only with verifier math or code"),
+        ({"verifier": "math", "memory_mb": 99}, "task.memory_mb: got 99; allowed: only with verifier code, not math"),
+        ({"verifier": "math", "run_model_code_without_sandbox": True}, "task.run_model_code_without_sandbox: got True"),
+        ({"verifier": "math", "timeout_s": 0}, "task.timeout_s: got 0; allowed: a number of at least 0.01"),
+        ({"verifier": "math", "workers": -1}, "task.workers: got -1; allowed: a whole number of at least 0"),
+        ({"verifier": "number", "absolute_tolerance": -1}, "task.absolute_tolerance: got -1"),
         ({"tolerance": -1}, "task.tolerance: got -1"),
         ({"thinking": "yes"}, "task.thinking: got 'yes'; allowed: true or false"),
         ({"prompt_key": ""}, "task.prompt_key: got ''"),

@@ -13,7 +13,8 @@ import pytest
 
 from scalerl.errors import InputError, MissingDependencyError
 from scalerl.tasks import GymTask, Verdict, build_task
-from scalerl.tasks.gym_worker import _answered
+from scalerl.tasks.gym_worker import answer as gym_answer
+from scalerl.verify.guarded import answered as guarded_answer
 
 pytest.importorskip("reasoning_gym")
 
@@ -127,7 +128,7 @@ def test_what_an_answer_prints_is_no_reply(ask: Ask) -> None:
 def test_an_answer_that_ends_the_process_is_an_error_and_the_next_one_is_scored(ask: Ask) -> None:
     verdict = ask("[__import__('os')._exit(3)]")
     assert verdict.status == "error"
-    assert "ended with code 3" in verdict.detail
+    assert "the process ended, with code 3" in verdict.detail
     assert ask("1").status == "wrong"
 
 
@@ -165,7 +166,7 @@ def _alive(process: int) -> bool:
 
 
 def test_entries_without_an_answer_and_scores_that_are_no_numbers() -> None:
-    """What `_answered` does in the other process, with a dataset made up for it."""
+    """What is done in the other process, with a dataset made up for it."""
 
     class Odd(list[dict[str, Any]]):
         def score_answer(self, answer: str, _: object) -> float:
@@ -173,7 +174,8 @@ def test_entries_without_an_answer_and_scores_that_are_no_numbers() -> None:
 
     def answered(**request: Any) -> dict[str, Any]:
         dataset = Odd([{"question": "q", "answer": None}])
-        return _answered({"id": 7, "seed": 0, "size": 1, **request}, lambda *_: dataset)
+        question = {"id": 7, "seed": 0, "size": 1, **request}
+        return guarded_answer(question, lambda asked: gym_answer(asked, lambda *_: dataset))
 
     assert answered(first=0, last=1) == {"id": 7, "items": [["q", ""]]}
     assert answered(index=0, answer="2") == {"id": 7, "score": 0.5}
@@ -200,5 +202,5 @@ def test_too_few_problems() -> None:
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scalerl.tasks.gym_process.find_spec", lambda _: None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'scalerl\[tasks\]'"):
+    with pytest.raises(MissingDependencyError, match=r"pip install 'scalerl\[train\]'"):
         build_task("reasoning_gym:chain_sum")

@@ -11,6 +11,7 @@ import typer
 
 from scalerl import __version__
 from scalerl.cli.backtest import backtest
+from scalerl.cli.cluster_check import cluster_check
 from scalerl.cli.compare import compare
 from scalerl.cli.decide import decide
 from scalerl.cli.fit import fit
@@ -52,7 +53,7 @@ def build() -> Any:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True, help=PURPOSE, epilog=EXAMPLES)(_root)
-    for command in (train, sft, read, fit, compare, decide, backtest, report, watch, plan):
+    for command in (train, sft, read, fit, compare, decide, backtest, report, watch, plan, cluster_check):
         app.command()(command)
     app.add_typer(build_runs(), name="runs")
     app.add_typer(build_study(), name="study")

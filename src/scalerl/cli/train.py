@@ -53,7 +53,11 @@ def train(
         folder = Path(out) if out else default_folder(asked, resolved.config.seed)
     if dry_run:
         return _dry_run(resolved, folder, json, "the saved run" if resume else "the presets")
-    if address is not None and resolved.config.scale.launcher.kind != "ray":
+    if resolved.config.scale.launcher.kind == "ray":
+        from scalerl.pipeline.launch.ray.cluster import check_address
+
+        check_address(address)
+    elif address is not None:
         raise InputError("--address", address, "with --launcher ray only")
     return _train(resolved.config, folder, resume, live, json, address)
 

@@ -106,11 +106,21 @@ class FileTask(_TaskConfig):
     prompt_key: Name = "prompt"
     """Column or key of the prompt."""
     answer_key: Name = "answer"
-    """Column or key of the answer."""
-    comparison: Literal["exact", "numeric"] = "exact"
-    """The same text, spaces aside; or the last number is the same number."""
-    tolerance: NonNegative = 1e-6
-    """Largest relative difference of two numbers that count as the same."""
+    """Column or key of the answer; for `code`, of the unit tests."""
+    verifier: Literal["exact", "number", "choice", "math", "code"] = "exact"
+    """How an answer is judged: as a text, a number, letters, mathematics, or a program by unit tests."""
+    tolerance: NonNegative = 0.0
+    """`number`: largest difference, as a share of the reference. Decimals may be rounded anyway."""
+    absolute_tolerance: NonNegative = 0.0
+    """`number`: largest difference, whatever the reference."""
+    timeout_s: Annotated[float, Field(ge=0.01)] = 5.0
+    """`math`: processor time for one answer. `code`: for one test."""
+    workers: Annotated[int, Field(ge=0)] = 0
+    """`math`, `code`: processes at once; 0: one for each core, up to eight."""
+    memory_mb: Annotated[int, Field(ge=32)] = 512
+    """`code`: memory of a process."""
+    run_model_code_without_sandbox: bool = False
+    """`code`: run what a model wrote as you, able to read, send and delete whatever you can."""
     thinking: bool = True
     """The answer is what follows </think>. False: the policy does not think."""
     train_problems: NumProblems = 0

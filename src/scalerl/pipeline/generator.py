@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from scalerl.compute import ForwardCost, Usage
 from scalerl.pipeline.packing import pack_rollouts, request_from_json, request_to_json, unpack_rollouts
 from scalerl.pipeline.types import Engine, Group, GroupRequest, Rollout, Snapshot
-from scalerl.tasks import Task, Verdict
+from scalerl.tasks import Task, Verdict, verify_all
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Generator:
     def _verdicts(self, request: GroupRequest, rollouts: tuple[Rollout, ...]) -> tuple[Verdict, ...]:
         problem = self._task.problems(request.split)[request.problem]
         texts = self._tokenizer.batch_decode([r.tokens.tolist() for r in rollouts], skip_special_tokens=True)
-        return tuple(self._task.verify(problem, text) for text in texts)
+        return verify_all(self._task, problem, texts)
 
 
 def part(snapshot: Snapshot, name: str) -> Snapshot:

@@ -15,9 +15,10 @@ from scalerl.tasks.countdown import Countdown
 from scalerl.tasks.files import FileTask
 from scalerl.tasks.generated import GeneratedTask
 from scalerl.tasks.gym import GymTask
-from scalerl.tasks.problem import SPLITS, STATUSES, Problem, Problems, Split, Status, Task, TracedTask, Verdict
+from scalerl.tasks.problem import SPLITS, Problem, Problems, Split, Task, TracedTask, verify_all
 from scalerl.tasks.seeds import seeded
 from scalerl.tasks.stream import ProblemStream
+from scalerl.verify import STATUSES, Status, Verdict
 
 __all__ = [
     "END_THINK",
@@ -43,4 +44,5 @@ __all__ = [
     "build_task",
     "seeded",
     "traced",
+    "verify_all",
 ]

@@ -19,7 +19,8 @@ from scalerl.tasks.characters import END_THINK, THINK
 from scalerl.tasks.generated import GeneratedTask, check_error_rate
 from scalerl.tasks.options import check_whole
 from scalerl.tasks.pools import Draft
-from scalerl.tasks.problem import Problem, Verdict
+from scalerl.tasks.problem import Problem
+from scalerl.verify import Verdict
 
 _SLIPS = (1, 2, 10)
 """How far a wrong total is off: a miscount or a lost carry."""

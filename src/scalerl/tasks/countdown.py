@@ -20,7 +20,8 @@ from scalerl.tasks.expression import OPERATIONS, numbers_in, parse_expression, v
 from scalerl.tasks.generated import GeneratedTask, check_error_rate
 from scalerl.tasks.options import check_whole
 from scalerl.tasks.pools import Draft
-from scalerl.tasks.problem import Problem, Verdict
+from scalerl.tasks.problem import Problem
+from scalerl.verify import Verdict
 
 
 @dataclass(frozen=True, kw_only=True)

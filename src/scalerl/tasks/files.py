@@ -1,4 +1,4 @@
-"""Problems from a JSONL or Parquet file with a prompt and an answer in each row.
+"""Problems from a JSONL or Parquet file with a prompt and an answer in each row, judged by one of `scalerl.verify`.
 
 The file is read once, when the task is made, so everything that is wrong with it is said before anything starts. A
 prompt belongs to one split by its content, and one that occurs twice is one problem. Held-out problems may also come
@@ -7,13 +7,13 @@ from a file of their own; the training file then loses every prompt that is in i
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from fractions import Fraction
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar
 
 from scalerl.errors import InputError
-from scalerl.tasks.answers import any_number, boxed, final_answer
+from scalerl.tasks.answers import final_answer
 from scalerl.tasks.options import (
     check_at_least,
     check_between,
@@ -21,12 +21,12 @@ from scalerl.tasks.options import (
     check_flag,
     check_optional_whole,
     check_text,
+    check_whole,
 )
 from scalerl.tasks.pools import Draft, ListedPool, deal
-from scalerl.tasks.problem import SPLITS, Problem, Problems, Settings, Split, Verdict
+from scalerl.tasks.problem import SPLITS, Problem, Problems, Settings, Split
 from scalerl.tasks.records import read_records
-
-Comparison = Literal["exact", "numeric"]
+from scalerl.verify import KINDS, OPTIONS, Kind, Verdict, Verifier, build_verifier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +42,21 @@ class FileTask:
     prompt_key: str = "prompt"
     """Column or key of the prompt."""
     answer_key: str = "answer"
-    """Column or key of the answer."""
-    comparison: Comparison = "exact"
-    """exact: the same text, spaces aside. numeric: the last number is the same number. Both prefer a \\boxed{...}."""
-    tolerance: float = 1e-6
-    """Largest relative difference of two numbers that count as the same."""
+    """Column or key of the answer; for `code`, of the unit tests."""
+    verifier: Kind = "exact"
+    """How an answer is judged: exact (text), number, choice (letters), math (math-verify) or code (unit tests)."""
+    tolerance: float = 0.0
+    """`number`: largest difference, as a share of the reference."""
+    absolute_tolerance: float = 0.0
+    """`number`: largest difference, whatever the reference."""
+    timeout_s: float = 5.0
+    """`math`: processor time for one answer. `code`: for one test."""
+    workers: int = 0
+    """`math`, `code`: processes at once; 0: one for each core, up to eight."""
+    memory_mb: int = 512
+    """`code`: memory of a process."""
+    run_model_code_without_sandbox: bool = False
+    """`code`: run what a model wrote as you, able to read, send and delete whatever you can."""
     thinking: bool = True
     """The answer is what follows </think>, and a completion without it has none. False: the policy does not think."""
     train_problems: int | None = None
@@ -61,12 +71,12 @@ class FileTask:
             check_text(option, getattr(self, option))
         if self.held_out_path is not None:
             check_text("held_out_path", self.held_out_path)
-        check_choice("comparison", self.comparison, get_args(Comparison))
-        check_at_least("tolerance", self.tolerance, 0)
+        self._check_verifier()
         check_flag("thinking", self.thinking)
         check_optional_whole("train_problems", self.train_problems, 1)
         check_optional_whole("held_out_problems", self.held_out_problems, 1)
         check_between("held_out_share", self.held_out_share, 0, 1)
+        assert self._verifier is not None  # one that cannot work here is refused now
         assert all(self._pools[split].size for split in SPLITS)  # reads the file now
 
     @property
@@ -81,17 +91,37 @@ class FileTask:
         return self._pools[split]
 
     def verify(self, problem: Problem, completion: str) -> Verdict:
-        answer = final_answer(completion, thinking=self.thinking)
-        if isinstance(answer, Verdict):
-            return answer
-        return self._numeric(problem, answer) if self.comparison == "numeric" else _exact(problem, answer)
+        return self.verify_all(problem, [completion])[0]
 
-    def _numeric(self, problem: Problem, answer: str) -> Verdict:
-        found, wanted = any_number(answer), any_number(problem.answer)
-        if found is None or wanted is None:
-            return Verdict("unparsable", "no number in the answer")
-        near = abs(found - wanted) <= Fraction(self.tolerance) * max(Fraction(1), abs(wanted))
-        return Verdict("correct" if near else "wrong")
+    def verify_all(self, problem: Problem, completions: Sequence[str]) -> tuple[Verdict, ...]:
+        """All rollouts of a problem together: a verifier with several processes judges them side by side."""
+        answers = [final_answer(completion, thinking=self.thinking) for completion in completions]
+        texts = [answer for answer in answers if isinstance(answer, str)]
+        judged = iter(self._verifier.verify_all(texts, problem.answer) if texts else ())
+        return tuple(answer if isinstance(answer, Verdict) else next(judged) for answer in answers)
+
+    def close(self) -> None:
+        """End the processes of the verifier; they also end with the task, and start again when they are needed."""
+        self._verifier.close()
+
+    def _check_verifier(self) -> None:
+        check_choice("verifier", self.verifier, KINDS)
+        check_at_least("tolerance", self.tolerance, 0)
+        check_at_least("absolute_tolerance", self.absolute_tolerance, 0)
+        check_at_least("timeout_s", self.timeout_s, 0.01)
+        check_whole("workers", self.workers, 0)
+        check_whole("memory_mb", self.memory_mb, 32)
+        check_flag("run_model_code_without_sandbox", self.run_model_code_without_sandbox)
+        for option in fields(self):
+            kinds = OPTIONS.get(option.name, KINDS)
+            if self.verifier not in kinds and getattr(self, option.name) != option.default:
+                allowed = f"only with verifier {' or '.join(kinds)}, not {self.verifier}"
+                raise InputError(f"task.{option.name}", getattr(self, option.name), allowed)
+
+    @cached_property
+    def _verifier(self) -> Verifier:
+        options: dict[str, Any] = {name: getattr(self, name) for name in OPTIONS}
+        return build_verifier(self.verifier, **options)
 
     @cached_property
     def _pools(self) -> dict[Split, ListedPool]:
@@ -112,9 +142,11 @@ class FileTask:
         """Each prompt once; two answers to one prompt are an error."""
         drafts: dict[str, Draft] = {}
         places: dict[str, str] = {}
-        for record in read_records(path, self.prompt_key, self.answer_key):
-            if self.comparison == "numeric" and any_number(record.answer) is None:
-                raise InputError("the answer is not a number", record.answer, "numbers, or exact", record.where)
+        for record in read_records(path, self.prompt_key, self.answer_key, tables=self.verifier == "code"):
+            objection = self._verifier.objection(record.answer)
+            if objection:
+                what = f"an answer that the verifier {self.verifier} cannot use ({objection})"
+                raise InputError(what, record.answer[:60], where=record.where)
             draft = Draft(record.prompt, record.answer, _canonical(record.prompt))
             first = drafts.setdefault(record.prompt, draft)
             places.setdefault(record.prompt, record.where)
@@ -132,11 +164,6 @@ class FileTask:
             where = self.held_out_path if split == "held_out" and self.held_out_path else self.path
             raise InputError(what, wanted or 1, allowed, where)
         return ListedPool(problems[:wanted])
-
-
-def _exact(problem: Problem, answer: str) -> Verdict:
-    same = " ".join(boxed(answer).split()) == " ".join(boxed(problem.answer).split())
-    return Verdict("correct" if same else "wrong")
 
 
 def _canonical(prompt: str) -> str:

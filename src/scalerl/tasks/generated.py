@@ -15,7 +15,8 @@ from typing import ClassVar
 from scalerl.errors import InputError
 from scalerl.tasks.options import check_between, check_optional_whole, check_whole
 from scalerl.tasks.pools import Draft, EndlessPool, ListedPool, draw_pool
-from scalerl.tasks.problem import Problem, Problems, Settings, Split, Verdict
+from scalerl.tasks.problem import Problem, Problems, Settings, Split
+from scalerl.verify import Verdict
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,9 @@ from scalerl.tasks.answers import final_answer
 from scalerl.tasks.gym_process import GymProcess
 from scalerl.tasks.options import check_at_least, check_between, check_flag, check_table, check_text, check_whole
 from scalerl.tasks.pools import Draft, ListedPool, split_of
-from scalerl.tasks.problem import SPLITS, Problem, Problems, Settings, Split, Verdict
+from scalerl.tasks.problem import SPLITS, Problem, Problems, Settings, Split
 from scalerl.tasks.seeds import seeded
+from scalerl.verify import Verdict
 
 CHUNK = 500
 """Some datasets prepare all their items at once, so there is no asking for a million."""

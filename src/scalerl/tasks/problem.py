@@ -7,15 +7,14 @@ models, tokens or rewards: a verdict has a status, and what a status is worth is
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, overload
+from typing import Any, Literal, Protocol, overload, runtime_checkable
+
+from scalerl.verify import Verdict
 
 Split = Literal["train", "held_out"]
 SPLITS: tuple[Split, ...] = ("train", "held_out")
-
-Status = Literal["correct", "wrong", "unparsable", "timeout", "error"]
-STATUSES: tuple[Status, ...] = ("correct", "wrong", "unparsable", "timeout", "error")
 
 Settings = Mapping[str, Any]
 """Plain values as they stand in a config file; what JSON can hold."""
@@ -35,24 +34,6 @@ class Problem:
     split: Split = "train"
     index: int = 0
     """With `split`, where the problem is found again: `task.problems(split)[index]`. A checkpoint stores these two."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the verifier says about one completion."""
-
-    status: Status
-    detail: str = ""
-    """Why, in a few words."""
-
-    @property
-    def correct(self) -> bool:
-        return self.status == "correct"
-
-    @property
-    def judged(self) -> bool:
-        """False when the verifier failed: such a completion has no reward, which is not a reward of zero."""
-        return self.status not in {"timeout", "error"}
 
 
 class Problems(Protocol):
@@ -83,6 +64,20 @@ class Task(Protocol):
 
     def verify(self, problem: Problem, completion: str) -> Verdict:
         """Judge the text that followed the prompt. Never raises for anything a model can write."""
+
+
+@runtime_checkable
+class TogetherTask(Protocol):
+    """A task that judges the rollouts of a problem faster together than one after the other."""
+
+    def verify_all(self, problem: Problem, completions: Sequence[str]) -> tuple[Verdict, ...]: ...
+
+
+def verify_all(task: Task, problem: Problem, completions: Sequence[str]) -> tuple[Verdict, ...]:
+    """A verdict for each completion, in their order."""
+    if isinstance(task, TogetherTask):
+        return task.verify_all(problem, completions)
+    return tuple(task.verify(problem, completion) for completion in completions)
 
 
 class TracedTask(Task, Protocol):

@@ -6,6 +6,7 @@ so far only gave numbers.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -33,8 +34,11 @@ class Record:
     """File and line (or row), for messages."""
 
 
-def read_records(path: str | Path, prompt_key: str, answer_key: str) -> Iterator[Record]:
-    """Every row of the file; the first one that cannot be used is an error with its line."""
+def read_records(path: str | Path, prompt_key: str, answer_key: str, *, tables: bool = False) -> Iterator[Record]:
+    """Every row of the file; the first one that cannot be used is an error with its line.
+
+    `tables`: an answer may also be a list or a table, which becomes JSON.
+    """
     with open_source(path) as source:
         rows = _rows(source)
         keys = [
@@ -43,7 +47,10 @@ def read_records(path: str | Path, prompt_key: str, answer_key: str) -> Iterator
         ]
         for number, cells in rows.cells(keys):
             where = f"{source.label}, {rows.unit} {number}"
-            yield Record(_prompt(cells[0], keys[0], where), _answer(cells[1], keys[1], where), where)
+            answer = cells[1]
+            if tables and isinstance(answer, list | dict):
+                answer = json.dumps(answer)
+            yield Record(_prompt(cells[0], keys[0], where), _answer(answer, keys[1], where), where)
 
 
 class _JsonlCells(JsonlRows):

@@ -51,7 +51,7 @@ def single_number(latex: str) -> Quantity | None:
     if len(found) != 1:
         return None
     rest = plain[: found[0].begin] + " " + plain[found[0].end :]
-    return found[0] if re.fullmatch(r"[A-Za-z.\u20ac\u00a3$ ]*", rest) and not _is_product(plain, found[0]) else None
+    return found[0] if re.fullmatch(r"[A-Za-z\u20ac\u00a3$ ]*", rest) and not _is_product(plain, found[0]) else None
 
 
 def words(latex: str) -> str:
@@ -109,7 +109,8 @@ def _unboxed(statement: Statement, tail: str) -> str:
     found = quantities(plain_text(text))
     if words(text) and len(found) == 1:
         return plain_text(text)[found[0].begin : found[0].end].strip()
-    return "" if statement.how == "last" and len(_WORD.findall(text)) > 2 else text
+    prose = statement.how == "last" and len(text.split()) > 3 and "\\" not in text and words(text)
+    return "" if prose else text
 
 
 def _formulas(text: str, *, last: bool) -> str:

@@ -6,11 +6,10 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from transformers import PreTrainedModel
 from scalerl.errors import InputError
 from scalerl.pipeline.engines.vllm import VllmEngine, VllmOptions, VllmServer
 from scalerl.pipeline.engines.vllm.checks import CPU_HEAD_WIDTHS, VllmError
-from scalerl.pipeline.engines.vllm.worker import OWNER
 from scalerl.pipeline.types import Engine, EngineSettings, GroupRequest, Rollout
 
 pytestmark = pytest.mark.vllm
@@ -30,35 +28,8 @@ pytestmark = pytest.mark.vllm
 MakeSettings = Callable[..., EngineSettings]
 MakeRequest = Callable[..., GroupRequest]
 Drain = Callable[[Engine], dict[tuple[int, int], Rollout]]
+Started = Callable[[], set[int]]
 OPTIONS = VllmOptions(rows=4, context=64, dtype="float32", fp32_head=False, threads=1, cpu_cache_gb=0.05)
-
-
-def processes() -> list[int]:
-    """Those of vLLM that were started by this package: they carry the name of their owner."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and _alive(int(folder.name)):
-            with suppress(OSError):
-                if f"{OWNER}=".encode() in (folder / "environ").read_bytes():
-                    found.append(int(folder.name))
-    return found
-
-
-def ended(pids: set[int], within_s: float = 60.0) -> bool:
-    """Waits as long as it takes; the limit is for a failing test only."""
-    end = time.monotonic() + within_s
-    while any(_alive(pid) for pid in pids):
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.1)
-    return True
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_the_widths_are_those_that_vllm_says() -> None:
@@ -80,48 +51,30 @@ def test_a_group_reads_its_prompt_once_but_for_the_last_block(
     assert tokens == 100 + 7 * (100 - 96) + 8 * 11  # three blocks of 32 are shared
 
 
-def test_it_listens_on_the_loopback_interface_only(vllm_server: VllmServer) -> None:
-    inodes = set()
-    for pid in processes():
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            if found := re.fullmatch(r"socket:\[(\d+)\]", str(link.readlink())):
-                inodes.add(found[1])
-    listening = []
-    for table, loopback in (("tcp", "0100007F"), ("tcp6", "00000000000000000000000001000000")):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            words = line.split()
-            if words[3] == "0A" and words[9] in inodes:
-                listening.append(words[1].split(":")[0] == loopback)
-    assert listening
-    assert all(listening)
-
-
-def test_a_policy_that_vllm_does_not_know(policy_folder: Path, tmp_path: Path) -> None:
+def test_a_policy_that_vllm_does_not_know(policy_folder: Path, tmp_path: Path, vllm_processes: Started) -> None:
     for file in policy_folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": ["NobodyKnowsForCausalLM"]}))
-    before = set(processes())
     with pytest.raises(InputError) as caught:
         VllmServer.open(tmp_path, OPTIONS)
     message = str(caught.value)
     assert message.startswith(f"{tmp_path}: vLLM does not start (")
     assert "NobodyKnowsForCausalLM" in message
     assert "\n" not in message
-    assert set(processes()) <= before
+    assert not vllm_processes()
 
 
-def test_a_policy_whose_weights_are_damaged(policy_folder: Path, tmp_path: Path) -> None:
+def test_a_policy_whose_weights_are_damaged(policy_folder: Path, tmp_path: Path, vllm_processes: Started) -> None:
     """Found by a process of vLLM, not by this one."""
     for file in policy_folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
-    before = set(processes())
     with pytest.raises(InputError, match=r"vLLM does not start \(.*[Ss]afetensor.*\)") as caught:
         VllmServer.open(tmp_path, OPTIONS)
     assert "\n" not in str(caught.value)
-    assert ended(set(processes()) - before)
+    assert not vllm_processes()
 
 
 PROGRAM = """
@@ -136,26 +89,46 @@ if __name__ == "__main__":
 """
 
 
-def test_its_processes_end_with_a_killed_owner(policy_folder: Path, tmp_path: Path) -> None:
+def listening(pids: set[int]) -> dict[int, bool]:
+    """The TCP ports where these processes wait for others: whether on the loopback interface only."""
+    inodes = set()
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            if found := re.fullmatch(r"socket:\[(\d+)\]", str(link.readlink())):
+                inodes.add(found[1])
+    ports = {}
+    for table, loopback in (("tcp", "0100007F"), ("tcp6", "00000000000000000000000001000000")):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and words[9] in inodes:
+                address, port = words[1].split(":")
+                ports[int(port, base=16)] = address == loopback
+    return ports
+
+
+def test_a_port_in_use_is_passed_over_and_processes_end_with_a_killed_owner(
+    policy_folder: Path, tmp_path: Path, vllm_processes: Started
+) -> None:
     script = tmp_path / "owner.py"
     script.write_text(PROGRAM)
-    before = set(processes())
-    owner = subprocess.Popen([sys.executable, script, policy_folder], stdout=subprocess.PIPE, text=True)
-    assert owner.stdout is not None
-    assert owner.stdout.readline() == "ready\n"
-    started = set(processes()) - before
-    assert started
-    owner.send_signal(signal.SIGKILL)
-    owner.wait()
-    owner.stdout.close()
-    assert ended(started)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        command, environment = [sys.executable, script, policy_folder], {**os.environ, "VLLM_PORT": str(taken)}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as owner:
+            assert owner.stdout is not None
+            ready = owner.stdout.readline()
+            ports = listening(vllm_processes())
+            owner.kill()  # what it leaves ends by itself: the fixture waits for that
+    assert ready == "ready\n"
+    assert any(taken < port < taken + 100 for port in ports)
+    assert all(ports.values())
 
 
 def test_bfloat16_with_the_fp32_head_and_a_death(
-    policy: PreTrainedModel, policy_folder: Path, settings: MakeSettings, request_of: MakeRequest, drain: Drain
-) -> None:
+    policy: PreTrainedModel, policy_folder: Path, settings: MakeSettings, request_of: MakeRequest, drain: Drain,
+    vllm_processes: Started,
+) -> None:  # fmt: skip
     options = VllmOptions(rows=16, context=128, dtype="bfloat16", fp32_head=True, threads=1, cpu_cache_gb=0.05)
-    before = set(processes())
     server = VllmServer.open(policy_folder, options)  # it would refuse a head that is not in float32
     engine = VllmEngine(server, policy, settings(fp32_head=True, max_response=40))
     # Trained in float32, generated in bfloat16.
@@ -174,9 +147,9 @@ def test_bfloat16_with_the_fp32_head_and_a_death(
         errors.append(np.abs(rollout.logprobs - expected))
     assert np.median(np.concatenate(errors)) < 0.02  # the bodies round differently
     engine.submit(request_of(1, 4))
-    (core,) = (pid for pid in set(processes()) - before if b"EngineCore" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    (core,) = (pid for pid in vllm_processes() if b"EngineCore" in Path(f"/proc/{pid}/cmdline").read_bytes())
     os.kill(core, signal.SIGKILL)
     with pytest.raises(VllmError, match="vLLM failed: "):
         drain(engine)
     server.close()
-    assert ended(set(processes()) - before)
+    assert not vllm_processes()

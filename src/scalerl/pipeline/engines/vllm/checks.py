@@ -34,11 +34,18 @@ class VllmError(ScaleRLError, RuntimeError):
         return f"vLLM failed: {self.reason}"
 
 
+class VllmMissingError(MissingDependencyError):
+    """The extra brings the build for GPUs; the one for CPUs takes more than one command."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; on a CPU: scripts/install_vllm.sh, see docs/scale.md"
+
+
 def check_installed() -> None:
     """vLLM is there, in the version that this package was written for."""
     found = _installed()
     if found is None:
-        raise MissingDependencyError("vllm", "vllm")
+        raise VllmMissingError("vllm", "vllm")
     if found.split("+", maxsplit=1)[0] != NEEDED:
         raise InputError("version of vLLM", found, f"{NEEDED}, with which this version of scalerl works")
 

@@ -27,6 +27,14 @@ _FREE_S = 30.0
 """How long one waits for what others in the cluster hold."""
 _HOW_LONG = 120
 """Characters of Ray's reason that fit into one line."""
+_DEATHS = {
+    "worker process has died": "its process was killed or crashed",
+    "node has died": "its node was lost",
+    "node was terminated": "its node was lost",
+    "was killed by `ray.kill": "it was ended",
+    "due to the node running low on memory": "its node ran out of memory",
+}
+"""What Ray says at length, in short."""
 
 
 class ActorLostError(ScaleRLError, RuntimeError):
@@ -44,6 +52,7 @@ class ActorLostError(ScaleRLError, RuntimeError):
 class Node:
     """A machine of the cluster."""
 
+    id: str
     address: str
     resources: Resources
 
@@ -65,7 +74,7 @@ class Cluster:
             cpus = max(os.cpu_count() or 1, round(_sum(needs).get("CPU", 0)))
             options |= {"address": "local", "num_cpus": cpus, "include_dashboard": False}
         else:
-            _check_reachable(address)
+            check_address(address)
             options |= {"address": address}
         try:
             ray.init(**options)
@@ -136,8 +145,27 @@ class Cluster:
     def nodes(self) -> list[Node]:
         """Those that are alive."""
         return [
-            Node(node["NodeManagerAddress"], node["Resources"]) for node in _ray().nodes() if node["Alive"]
+            Node(node["NodeID"], node["NodeManagerAddress"], node["Resources"])
+            for node in _ray().nodes() if node["Alive"]
         ]  # fmt: skip
+
+    def ask_every_node(self, kind: type, method: str) -> dict[str, Any]:
+        """What an actor of this kind answers on each node; an `ActorLostError` instead where it cannot start."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        remote = _ray().remote(kind)
+        refs = {}
+        for node in self.nodes():
+            strategy = NodeAffinitySchedulingStrategy(node.id, soft=False)
+            actor = remote.options(num_cpus=0, scheduling_strategy=strategy).remote()
+            refs[node.address] = (actor, self.call(actor, method))  # an actor without a handle would be ended
+        return {address: self._answer(ref) for address, (_, ref) in refs.items()}
+
+    def _answer(self, ref: Ref) -> Any:
+        try:
+            return self.get(ref)
+        except ActorLostError as error:
+            return error
 
     def own_address(self) -> str:
         """Of this process's machine, as the other machines of the cluster know it."""
@@ -182,9 +210,10 @@ def _ray() -> Any:
     return ray
 
 
-def _check_reachable(address: str) -> None:
-    """Ray itself would try for a minute."""
-    if address == "auto":
+def check_address(address: str | None) -> None:
+    """Is Ray installed, and does somebody answer? Needs neither torch nor a connection; Ray would try for a minute."""
+    _ray()
+    if address is None or address == "auto":
         return
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdigit():
@@ -222,7 +251,10 @@ def _named(resources: Resources, like: Resources | None = None) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    """Ray explains at length; the line that says what happened is the first, or the one with the cause of death."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    cause = next((line for line in lines if line.startswith("The actor is dead because")), lines[0])
-    return cause if len(cause) <= _HOW_LONG else cause[: _HOW_LONG - 3] + "..."
+    """Ray explains at length: in our words where they are known, otherwise its first line."""
+    text = str(error)
+    for sign, meaning in _DEATHS.items():
+        if sign in text:
+            return meaning
+    line = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    return line if len(line) <= _HOW_LONG else line[: _HOW_LONG - 3] + "..."

@@ -73,9 +73,22 @@ def train_on_ray(
     check_engine(run)
     downstream_tasks(run, task_of(run))
     with connected(address, run, watcher.notice) as cluster:
-        return _Drive(cluster, run, out.absolute(), (cache or default_cache()).absolute(), watcher, should_stop).run(
-            resume
-        )
+        return train_on_cluster(cluster, run, out, watcher, resume=resume, cache=cache, should_stop=should_stop)
+
+
+def train_on_cluster(
+    cluster: Cluster,
+    run: RunConfig,
+    out: Path,
+    watcher: Watcher,
+    *,
+    resume: bool = False,
+    cache: Path | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> TrainResult:
+    """The same where the actors have their places already."""
+    drive = _Drive(cluster, run, out.absolute(), (cache or default_cache()).absolute(), watcher, should_stop)
+    return drive.run(resume)
 
 
 @contextmanager

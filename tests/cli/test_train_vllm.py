@@ -1,0 +1,86 @@
+"""`scalerl train` with vLLM that cannot be used: one line before anything is trained, and no process is left."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+
+from scalerl.policy import build_tiny_llama
+
+from .conftest import Run
+from .tiny import tiny_options
+
+VLLM = ("--launcher", "local", "--set", "scale.generator.engine=vllm", "--budget", "2", "--out", "new")
+MODEL = 'scale.model={source="llama", layers=1, width=64, heads=%d, feed_forward=32}'
+PRETRAINED = 'scale.model={source="pretrained", name="./policy", dtype="float32"}'
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCALERL_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`install("0.31.0")`: as if this version of vLLM were there; None: as if it were not."""
+
+    def pretend(found: str | None) -> None:
+        def version(name: str) -> str:
+            if found is None or name != "vllm":
+                raise PackageNotFoundError(name)
+            return found
+
+        monkeypatch.setattr("scalerl.pipeline.engines.vllm.checks.version", version)
+
+    return pretend
+
+
+@pytest.mark.parametrize(
+    ("found", "heads", "words"),
+    [
+        (None, 2, ["'vllm'", "pip install 'scalerl[vllm]'", "on a CPU: scripts/install_vllm.sh"]),
+        ("0.31.0", 2, ["version of vLLM", "'0.31.0'", "allowed: 0.32.0"]),
+        ("0.32.1+cu130", 2, ["version of vLLM", "'0.32.1+cu130'", "allowed: 0.32.0"]),
+        ("0.32.0", 4, ["width of an attention head", "16", "for vLLM on a CPU one of 32, 64"]),
+    ],
+)
+def test_refused_before_anything_is_made(
+    found: str | None, heads: int, words: list[str], install: Callable[..., None], run: Run
+) -> None:
+    install(found)
+    ran = run("train", *tiny_options(MODEL % heads), *VLLM)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("scalerl: error: ")
+    assert ran.err.count("\n") == 1
+    assert not [word for word in words if word not in ran.err]
+    assert not Path("new").exists()
+
+
+def test_a_launcher_that_vllm_cannot_have(install: Callable[..., None], run: Run) -> None:
+    install("0.32.0")
+    ran = run("train", *tiny_options(MODEL % 2), *VLLM, "--launcher", "inline")
+    assert ran.code == 2
+    assert "launcher.kind: got 'inline'; allowed: local" in ran.err
+    assert not Path("new").exists()
+
+
+@pytest.mark.vllm
+def test_a_policy_that_vllm_cannot_load(run: Run, vllm_processes: Callable[[], set[int]]) -> None:
+    """Only vLLM can tell: transformers goes by another key of the file."""
+    folder = build_tiny_llama(Path("policy"), width=64, layers=1, heads=2, feed_forward=32, context=64)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "architectures": ["NobodyKnowsForCausalLM"]}))
+    ran = run("train", *tiny_options(PRETRAINED), *VLLM)
+    assert (ran.code, ran.out) == (2, "")
+    last = ran.err.splitlines()[-1]
+    assert last.startswith("scalerl: error: ")
+    assert "vLLM does not start (" in last
+    assert "NobodyKnowsForCausalLM" in last
+    assert "Traceback" not in ran.err
+    assert not vllm_processes()
+    assert not multiprocessing.active_children()
