@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv chromium check format test test-vllm demo study bench screenshots clean
+.PHONY: help venv chromium check format test test-ray test-vllm demo study bench screenshots clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/'
@@ -43,7 +43,10 @@ format: venv ## let ruff repair and format
 	$(BIN)/ruff format .
 
 test: check chromium ## the checks, then every test, the files shared between two processes
-	$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile --ignore tests/pipeline/cluster
+
+test-ray: venv ## runs on a real Ray cluster of this machine, with actors killed and a node taken away
+	$(BIN)/python -m pytest -q tests/pipeline/cluster
 
 $(VLLM_STAMP): scripts/install_vllm.sh
 	@rm -rf $(VLLM_VENV)

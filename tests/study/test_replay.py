@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from scalerl import Series
 from scalerl.study.replay import Race, Replay, replay
 
 from .simulated import curves_of_study, full_of
@@ -56,3 +58,15 @@ def test_cells_without_a_curve_are_no_part_of_it() -> None:
 
     assert [one.cell for one in found.stopped] == ["worse"]
     assert found.saved == pytest.approx(0.25)
+
+
+def test_no_cell_is_the_best_while_no_ceiling_is_known() -> None:
+    """Straight lines have not bent: whichever is ahead, nobody knows where it ends."""
+    compute = np.arange(100.0, 1001.0, 100.0)
+    lines = {
+        cell: {seed: Series.of(compute, 0.1 + slope * compute, 200) for seed in (0, 1)}
+        for cell, slope in {"base": 1e-4, "other": 1.2e-4}.items()
+    }
+    found = replay(lines, "base", full_of(lines), Race((0.5,), delta=0.02, threshold=0.05))
+    assert found.best_before is None
+    assert found.best_after is None

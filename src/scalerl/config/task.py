@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from scalerl.config.base import Count, Frozen, Name, NonNegative, Positive, Share, impossible
 
 NumProblems = Annotated[int, Field(ge=0)]
 HeldOutShare = Annotated[float, Field(gt=0, lt=1)]
+
+_OF_VERIFIERS = (
+    "tolerance", "absolute_tolerance", "timeout_s", "workers", "memory_mb", "run_model_code_without_sandbox"
+)  # fmt: skip
 
 
 class _TaskConfig(Frozen):
@@ -127,6 +131,13 @@ class FileTask(_TaskConfig):
     """Use only the first so many; 0: all."""
     held_out_share: HeldOutShare = 0.1
     """Share of the problems that is held out, unless `held_out_path` names them."""
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_usual(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Each verifier has options of its own; those that nobody changed say nothing about the others."""
+        values: dict[str, Any] = dump(self)
+        usual = {name: FileTask.model_fields[name].default for name in _OF_VERIFIERS}
+        return {key: value for key, value in values.items() if key not in usual or value != usual[key]}
 
 
 Task = ChainedSums | Countdown | ReasoningGym | FileTask

@@ -43,7 +43,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Likeness:
-    """A run as a question with its own rates; one generator and one trainer."""
+    """A run as a question with its own rates and numbers of generators and trainers."""
 
     question: Question
     rates: Rates
@@ -56,7 +56,7 @@ class Likeness:
         """Several trainers share the passes evenly; a generator is a generator."""
         return replace(
             self.rates,
-            trained_token_s=self.rates.trained_token_s / question.training,
+            trained_token_s=self.rates.trained_token_s * self.question.training / question.training,
             trained_share=question.assumptions.trained_share,
         )
 
@@ -74,7 +74,7 @@ def like(path: str | Path) -> Likeness:
     if len(lines) <= FEWEST_STEPS:
         allowed = f"more than {skipped + FEWEST_STEPS}: the first {skipped} are its run-in"
         raise InputError("--like: steps of the run", len(lines) + skipped, allowed, str(path))
-    steps = [_Step.between(before, after) for before, after in pairwise(lines)]
+    steps = [_Step.between(before, after, run.scale.launcher.trainers) for before, after in pairwise(lines)]
     question = _question(run, steps)
     return Likeness(question, _rates(question, run, steps), _measured(steps))
 
@@ -103,7 +103,9 @@ class _Step:
         return max(0.0, self.wall_s - self.trained_s - self.trainer_waited_s - self.evaluation_s)
 
     @classmethod
-    def between(cls, before: dict[str, Any], after: dict[str, Any]) -> _Step:
+    def between(cls, before: dict[str, Any], after: dict[str, Any], trainers: int) -> _Step:
+        """The ledger has the seconds of all trainers, which work at the same time."""
+
         def more(role: str, key: str) -> Any:
             return after["ledger"][role][key] - before["ledger"][role][key]
 
@@ -115,7 +117,7 @@ class _Step:
             generator_idle_s=(after["generator_idle"] or 0.0) * lived_s,
             generated_tokens=more("generation", "tokens"),
             generated_flops=more("generation", "flops"),
-            trained_s=max(0.0, more("training", "device_s") - waited_s),
+            trained_s=max(0.0, more("training", "device_s") / trainers - waited_s),
             trained_tokens=more("training", "tokens"),
             trainer_waited_s=waited_s,
             evaluation_s=more("evaluation", "device_s"),
@@ -138,8 +140,8 @@ def _question(run: RunConfig, steps: list[_Step]) -> Question:
     return Question(
         model=Model(flops / 2, flops / 2, kv_bytes=0.0, attention_width=0.0),
         device=Device("measured", math.inf, math.inf, math.inf, math.inf, 4.0, "the rates of a run"),
-        generating=1,
-        training=1,
+        generating=run.scale.launcher.generators,
+        training=run.scale.launcher.trainers,
         prompts=batch.prompts,
         rollouts=batch.rollouts,
         lengths=_lengths(steps, rollouts, tokens.response),
@@ -174,7 +176,7 @@ def _rates(question: Question, run: RunConfig, steps: list[_Step]) -> Rates:
         trained_share=question.assumptions.trained_share,
     )  # fmt: skip
     for _ in range(2):
-        outcome = simulate(question, steps=24, rates=rates, fleet=Fleet(1, 1, question.rows))
+        outcome = simulate(question, steps=24, rates=rates, fleet=Fleet(question.generating, 1, question.rows))
         row_s = token_s / (1 + OVERHEAD_ROWS / max(1.0, outcome.mean_rows))
         rates = replace(rates, row_s=row_s, step_s=OVERHEAD_ROWS * row_s, prompt_token_s=row_s)
     return rates

@@ -157,17 +157,22 @@ def _seeds(line: Document) -> str:
     return ", ".join(f"{cell}: seed {' and '.join(map(str, more))}" for cell, more in line.get("seeds", {}).items())
 
 
+def _cell(name: str | None) -> str:
+    return "no cell (no ceiling is known well enough)" if name is None else name
+
+
 def _replay(results: Document) -> Section | None:
     found = results.get("replay")
     if found is None:
         return None
     changed = found["changed"]
     lost = sum(one["after"] == NONE_SHOWN for one in changed)
+    before, after = _cell(found["best_before"]), _cell(found["best_after"])
     kept = f"{found['verdicts'] - len(changed)} of {found['verdicts']} verdicts stay as they are"
     lines = [
         f"The race would have saved {numbers.percent(found['saved'])} of the compute.",
         f"{kept}; {lost} could not be shown any more, {len(changed) - lost} would be another.",
-        f"Best by the paper's rule: {found['best_before']} with all curves, {found['best_after']} after the race.",
+        f"Best by the paper's rule: {before} with all curves, {after} after the race.",
     ]
     lines += [f"{one['cell']}: {one['before']} would have been {one['after']}." for one in changed]
     rows = tuple(

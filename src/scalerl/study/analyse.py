@@ -53,6 +53,11 @@ class Analysis:
     """By the paper's rule: the higher ceiling, among equal ones the larger exponent."""
     extrapolation: tuple[Extrapolated, ...]
 
+    @property
+    def best(self) -> str | None:
+        """First in the ranking among cells whose ceiling is known; None: no ceiling is."""
+        return next((cell for cell in self.ranking if self.fits[cell].joint.identified), None)
+
     def verdicts(self) -> dict[str, str]:
         return {choice.cell: choice.verdict for choice in self.choices}
 

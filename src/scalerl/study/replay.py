@@ -53,7 +53,7 @@ class Replay:
     changed: tuple[Changed, ...]
     best_before: str | None
     best_after: str | None
-    """First in the ranking."""
+    """First in the ranking; None: no ceiling is known well enough."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ def replay(
         changed=tuple(
             Changed(cell, were[cell], are.get(cell, "unknown")) for cell in were if are.get(cell) != were[cell]
         ),
-        best_before=before.ranking[0] if before.ranking else None,
-        best_after=after.ranking[0] if after.ranking else None,
+        best_before=before.best,
+        best_after=after.best,
     )
 
 

@@ -93,7 +93,7 @@ def test_keys_of_vllm_change_no_digest_but_their_own() -> None:
     assert to_dict(usual)["scale"]["generator"] == {"rows": 256}  # as before there was a choice of engines
     assert from_json(to_json(run_with())) == run_with()
     assert digest(run_with()) != digest(run_with("scale.generator.vllm.cpu_cache_gb=2.0"))
-    with pytest.raises(InputError, match=r"launcher\.kind: got 'inline'; allowed: local, because vLLM knows no"):
+    with pytest.raises(InputError, match=r"launcher\.kind: got 'inline'; allowed: local or ray, because vLLM knows no"):
         load_run("scalerl", "laptop", overrides=["scale.generator.engine=vllm"])
     with pytest.raises(InputError, match=r"generator\.engine: got 'embedded'; allowed: vllm, because options of"):
         load_run("scalerl", "laptop", overrides=["scale.generator.vllm.tensor_parallel=2"])

@@ -1,0 +1,137 @@
+"""What a wrong cluster gets: one line, soon, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scalerl.config import RunConfig
+from scalerl.errors import InputError, MissingDependencyError
+from scalerl.pipeline.launch.ray import cluster as clusters
+from scalerl.pipeline.launch.ray.cluster import Cluster, check_address
+from scalerl.pipeline.launch.ray.drive import train_on_ray
+
+MakeRun = Callable[..., RunConfig]
+
+
+def scalerl(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "scalerl", *words], capture_output=True, text=True, cwd=folder, check=False, timeout=300
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--address", "127.0.0.1:1"], "no Ray cluster answers (Connection refused): got '127.0.0.1:1'"),
+        (["--address", "ray://127.0.0.1:10001"], "--address: got 'ray://127.0.0.1:10001'; allowed: auto, or HOST:PORT"),
+        (["--address", "somewhere"], "--address: got 'somewhere'; allowed: auto, or HOST:PORT"),
+        (["--generators", "0"], "scale.launcher.generators: got 0; allowed: a whole number at least 1"),
+        (["--set", "scale.launcher.trainer_gpus=-1"], "scale.launcher.trainer_gpus"),
+    ],
+)
+def test_a_wrong_address_or_number(words: list[str], message: str, tmp_path: Path) -> None:
+    done = scalerl("train", "--launcher", "ray", *words, "--out", "run", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--launcher", "local", "--generators", "2"], "generators: got 2; allowed: 1 with local; several need ray"),
+        (["--launcher", "local", "--address", "auto"], "--address: got 'auto'; allowed: with --launcher ray only"),
+        (["--set", "scale.launcher.generator_gpus=1"], "generator_gpus: got 1.0; allowed: 0 with inline"),
+    ],
+)
+def test_options_of_ray_without_ray(words: list[str], message: str, tmp_path: Path) -> None:
+    done = scalerl("train", *words, "--out", "run", folder=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_no_cluster_to_be_found(make_run: MakeRun, tmp_path: Path, heard: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # where a running one would be written down
+    run = make_run('scale.launcher.kind="ray"')
+
+    def refuse(**_: Any) -> None:
+        raise ConnectionError("Could not find any running Ray instance.")
+
+    monkeypatch.setattr("ray.init", refuse)
+    with pytest.raises(InputError, match=r"no Ray cluster was found: got 'auto'; allowed: a cluster that runs"):
+        train_on_ray(run, tmp_path / "run", watcher=heard(), address="auto")
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_version_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: Any) -> None:
+        raise RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.1.0\n    Python: 3.11.0\n")
+
+    monkeypatch.setattr("ray.init", refuse)
+    with pytest.raises(
+        InputError, match=r"of the cluster differ from ours .*Ray: 2\.1\.0.*; allowed: the same versions"
+    ):
+        Cluster.connect("auto", [])
+
+
+def test_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'scalerl\[ray\]'"):
+        check_address(None)
+
+
+def test_what_is_missing_is_named(
+    make_run: MakeRun, tmp_path: Path, address: str, heard: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = 'scale.launcher.kind="ray"'
+    many = make_run(ray, "scale.launcher.generators=9", "scale.launcher.generator_gpus=1")
+    with pytest.raises(
+        InputError,
+        match=r"the cluster is 6 CPU, 9 GPU short of 10 actors, which need 10 CPU, 9 GPU.*it has, 4 CPU, 0 GPU",
+    ):
+        train_on_ray(many, tmp_path / "run", watcher=heard(), address=address)
+    monkeypatch.setattr(clusters, "_CONNECT_S", 0.5)
+    wide = make_run(ray, "scale.launcher.threads=3", "scale.launcher.generators=1")
+    held = Cluster.connect(address, [])
+    try:
+        held.place([{"CPU": 3.0}], print)
+        with pytest.raises(InputError, match=r"no room in the cluster for 2 actors \(2 CPU in all\).*free: 1 CPU"):
+            Cluster().place([{"CPU": 1.0}] * 2, print, patience_s=0.5)
+    finally:
+        held.close()
+    with pytest.raises(InputError, match="2 CPU short of 2 actors, which need 6 CPU"):
+        train_on_ray(wide, tmp_path / "run", watcher=heard(), address=address)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_policy_that_cannot_be_read_is_said_as_it_is(
+    make_run: MakeRun, tmp_path: Path, address: str, heard: Any, gone: Any
+) -> None:
+    """The error of the session, from the actor."""
+    run = make_run('scale.launcher.kind="ray"', "scale.tokens.prompt=2")
+    with pytest.raises(InputError, match=r"tokens of a prompt: got 5; allowed: at most scale\.tokens\.prompt, 2"):
+        train_on_ray(run, tmp_path / "run", watcher=heard(), cache=tmp_path / "cache", address=address)
+    assert gone("TrainerActor")
+
+
+def test_cluster_check(address: str, tmp_path: Path, gone: Any) -> None:
+    done = scalerl("cluster-check", "--address", address, "--generators", "2", "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["ok"] is True
+    assert [finding["name"] for finding in document["findings"]] == ["cluster", "versions", "places", "smoke run"]
+    assert "2 steps with 1 trainer(s) and 2 generator(s)" in document["findings"][-1]["text"]
+    assert not list(tmp_path.iterdir())
+    done = scalerl("cluster-check", "--address", address, "--set", "scale.launcher.trainer_gpus=1", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "The cluster is not ready.\n")
+    assert "FAILED  cluster: the cluster is 1 GPU short" in done.stderr
+    for name in ("TrainerActor", "PolicyGenerator", "Probe"):
+        assert gone(name)

@@ -1,0 +1,151 @@
+"""Actors are killed and a node is taken away while a run goes on: it ends, with every batch trained once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scalerl.config import RunConfig, patch
+from scalerl.pipeline.launch.ray import drive
+from scalerl.pipeline.launch.ray.drive import TrainerLostError, train_on_ray
+from scalerl.runs import RunDirectory
+
+MakeRun = Callable[..., RunConfig]
+Metrics = Callable[[Path], list[dict[str, Any]]]
+Kill = Callable[[str], bool]
+K = 3
+LONG = (
+    'scale.launcher.kind="ray"', "scale.launcher.generators=2", f"recipe.asynchrony.k={K}", "scale.budget.amount=400",
+    "scale.checkpoint_every=20", "scale.evaluation.every=100",
+)  # fmt: skip
+
+
+def check_books(lines: list[dict[str, Any]], last: int) -> None:
+    """Every step once, ages within the bound, and a ledger that only grows."""
+    assert [line["step"] for line in lines] == list(range(1, last + 1))
+    assert all(0 <= line["age_max"] <= K for line in lines)
+    for side in ("generation", "training"):
+        for unit in ("flops", "tokens", "device_s"):
+            spent = [line["ledger"][side][unit] for line in lines]
+            assert spent == sorted(spent), (side, unit)
+            assert spent[-1] > 0
+    tokens = [line["ledger"]["training"]["tokens"] for line in lines]
+    steps = [later - earlier for earlier, later in zip([0, *tokens], tokens, strict=False)]
+    assert max(steps) < 100 * (sum(steps) / len(steps))  # no step is booked twice
+
+
+def test_generators_and_the_trainer_are_killed(
+    make_run: MakeRun, cache: Path, tmp_path: Path, address: str, heard: Any, metrics: Metrics, kill: Kill
+) -> None:
+    """The generators again and again, the trainer once, after a checkpoint."""
+    killed: list[str] = []
+
+    def strike(step: int) -> None:
+        if step in {10, 60, 250} and kill("PolicyGenerator"):
+            killed.append("generator")
+        if step == 130 and "trainer" not in killed and kill("TrainerActor"):
+            killed.append("trainer")
+
+    watcher = heard(strike)
+    result = train_on_ray(make_run(*LONG), tmp_path / "run", watcher=watcher, cache=cache, address=address)
+    assert (result.reason, result.step) == ("budget", 400)
+    assert killed == ["generator", "generator", "trainer", "generator"]
+    deaths = [text for text in watcher.notices if text.startswith("a generator died (its process was killed")]
+    assert len(deaths) == 3
+    (again,) = [text for text in watcher.notices if text.startswith("the trainer died")]
+    assert "started again from step-000" in again
+    lines = metrics(result.folder)
+    check_books(lines, 400)
+    assert lines[-1]["generators_lost"] == 1  # of this life of the trainer
+    assert lines[-1]["requests_repeated"] >= 0
+
+
+def test_a_node_is_lost_with_its_generator(
+    make_run: MakeRun, cache: Path, tmp_path: Path, heard: Any, metrics: Metrics
+) -> None:
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    try:
+        second = cluster.add_node(num_cpus=1)
+        removed: list[int] = []
+
+        def take_away(step: int) -> None:
+            if step >= 20 and not removed:
+                removed.append(step)
+                cluster.remove_node(second, allow_graceful=False)
+
+        watcher = heard(take_away)
+        run = make_run(*LONG, "scale.budget.amount=100")
+        result = train_on_ray(run, tmp_path / "run", watcher=watcher, cache=cache, address=cluster.address)
+        assert (result.reason, result.step) == ("budget", 100)
+        assert removed
+        assert any(text.startswith("a generator died") for text in watcher.notices)
+        check_books(metrics(result.folder), 100)
+    finally:
+        cluster.shutdown()  # type: ignore[no-untyped-call]
+
+
+def test_a_trainer_that_dies_at_once_is_given_up(
+    make_run: MakeRun,
+    cache: Path,
+    tmp_path: Path,
+    address: str,
+    heard: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    kill: Kill,
+) -> None:
+    monkeypatch.setattr(drive, "RESTARTS", 1)
+    watcher = heard(lambda _: kill("TrainerActor") and None)
+    run = make_run(*LONG)
+    with pytest.raises(TrainerLostError, match=r"the trainer died 2 times without a new checkpoint .*can be resumed"):
+        train_on_ray(run, tmp_path / "run", watcher=watcher, cache=cache, address=address)
+    assert RunDirectory.open(tmp_path / "run").config == run
+
+
+COMMAND = """
+import sys
+from pathlib import Path
+from scalerl.config import from_json
+from scalerl.pipeline.launch.ray.drive import train_on_ray
+from scalerl.cli.live import view_for
+
+run = from_json(Path(sys.argv[1]).read_text())
+train_on_ray(run, Path(sys.argv[2]), watcher=view_for(run, False), cache=Path(sys.argv[3]))
+"""
+
+
+def test_a_killed_command_leaves_a_run_that_can_be_resumed_and_no_process(
+    make_run: MakeRun, cache: Path, tmp_path: Path, address: str, heard: Any, metrics: Metrics, gone: Any
+) -> None:
+    """A cluster of the command's own, which must end with it."""
+    from scalerl.config import to_json
+
+    run = make_run(*LONG, "scale.budget.amount=100000")
+    (tmp_path / "run.json").write_text(to_json(run))
+    words = [sys.executable, "-c", COMMAND, "run.json", "run", str(cache)]
+    command = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    try:
+        end_s = time.monotonic() + 300
+        while not list(tmp_path.glob("run/checkpoints/step-*/complete.json")):
+            assert command.poll() is None
+            assert time.monotonic() < end_s
+            time.sleep(0.2)
+    finally:
+        os.kill(command.pid, signal.SIGKILL)
+        command.wait()
+    for name in ("TrainerActor", "PolicyGenerator"):
+        assert gone(name)
+    made = len(metrics(tmp_path / "run"))
+    shorter = patch(run, {"scale.budget.amount": float(made + 30)})
+    result = train_on_ray(shorter, tmp_path / "run", watcher=heard(), cache=cache, address=address, resume=True)
+    assert (result.reason, result.step) == ("budget", made + 30)
+    check_books(metrics(result.folder), made + 30)

@@ -1,0 +1,97 @@
+"""Whole runs on a real Ray cluster of one machine, against the same runs without it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scalerl.config import RunConfig, load_run, patch
+from scalerl.pipeline.launch.ray.drive import train_on_ray
+from scalerl.pipeline.session import TrainResult, train
+
+MakeRun = Callable[..., RunConfig]
+Metrics = Callable[[Path], list[dict[str, Any]]]
+RAY = 'scale.launcher.kind="ray"'
+LEARNING = ("scale.budget.amount=30", "scale.evaluation.every=30")
+"""Of the laptop scale: from a quarter to more than a half."""
+
+
+def test_inline_and_ray_are_the_same_run_at_k_0(
+    make_run: MakeRun, cache: Path, tmp_path: Path, address: str, heard: Any, metrics: Metrics, gone: Any
+) -> None:
+    sync = "recipe.asynchrony.k=0"
+    inline = train(make_run(sync), tmp_path / "inline", cache=cache)
+    watcher = heard()
+    ray = train_on_ray(make_run(sync, RAY), tmp_path / "ray", watcher=watcher, cache=cache, address=address)
+    assert (ray.reason, ray.step) == (inline.reason, inline.step)
+    assert watcher.steps == list(range(1, ray.step + 1))
+    assert [(point.step, point.pass_rate) for point in ray.points] == [
+        (point.step, point.pass_rate) for point in inline.points
+    ]
+    for one, two in zip(metrics(inline.folder), metrics(ray.folder), strict=True):
+        for key in ("loss", "grad_norm", "entropy", "reward", "pass_rate", "loss_tokens", "age_max"):
+            assert one[key] == two[key], (one["step"], key)
+    for side in ("generation", "training"):
+        mine, other = getattr(ray.ledger, side), getattr(inline.ledger, side)
+        assert (mine.flops, mine.tokens) == (other.flops, other.tokens)
+    for name in ("TrainerActor", "PolicyGenerator"):
+        assert gone(name)
+
+
+def test_two_generators_learn_like_local(
+    cache: Path, tmp_path: Path, address: str, heard: Any, metrics: Metrics
+) -> None:
+    here = load_run("scalerl", "laptop", overrides=['scale.launcher.kind="local"', *LEARNING]).config
+    local = train(here, tmp_path / "local", cache=cache)
+    run = patch(here, {"scale.launcher.kind": "ray", "scale.launcher.generators": 2})
+    ray = train_on_ray(run, tmp_path / "ray", watcher=heard(), cache=cache, address=address)
+    for result in (local, ray):
+        assert result.points[-1].pass_rate > result.points[0].pass_rate + 0.2
+    assert abs(local.points[-1].pass_rate - ray.points[-1].pass_rate) < max(0.05, 4 * _error(local, ray))
+    lines = metrics(ray.folder)
+    assert all(0 <= line["age_max"] <= 8 for line in lines)
+    assert max(line["age_max"] for line in lines) > 0
+
+
+def test_two_trainers_are_the_run_of_one(
+    make_run: MakeRun, cache: Path, tmp_path: Path, address: str, heard: Any, metrics: Metrics, gone: Any
+) -> None:
+    sync = 'recipe.asynchrony.kind="sync"'
+    one = train(make_run(sync), tmp_path / "one", cache=cache)
+    run = make_run(sync, RAY, "scale.launcher.trainers=2")
+    two = train_on_ray(run, tmp_path / "two", watcher=heard(), cache=cache, address=address)
+    for mine, other in zip(metrics(two.folder), metrics(one.folder), strict=True):
+        for key in ("loss", "grad_norm", "reward"):
+            same = other[key] if other[key] is None else pytest.approx(other[key], rel=1e-4, abs=1e-5)
+            assert mine[key] == same, (mine["step"], key)
+    assert (two.folder / "checkpoints" / "step-000006" / "shards").is_dir()
+    assert gone("RankActor")
+
+
+def test_a_run_is_stopped_and_goes_on(
+    make_run: MakeRun, cache: Path, tmp_path: Path, address: str, heard: Any, metrics: Metrics
+) -> None:
+    run = make_run(RAY, "recipe.asynchrony.k=2", "scale.budget.amount=12")
+    watcher = heard()
+    first = train_on_ray(
+        run,
+        tmp_path / "run",
+        watcher=watcher,
+        cache=cache,
+        address=address,
+        should_stop=lambda: len(watcher.steps) >= 3,
+    )
+    assert first.reason == "interrupted"
+    assert 3 <= first.step < 12
+    second = train_on_ray(run, tmp_path / "run", watcher=heard(), cache=cache, address=address, resume=True)
+    assert (second.reason, second.step) == ("budget", 12)
+    assert [line["step"] for line in metrics(second.folder)] == list(range(1, 13))
+
+
+def _error(one: TrainResult, two: TrainResult) -> float:
+    errors = [result.points[-1].standard_error or 0.0 for result in (one, two)]
+    return math.hypot(*errors)

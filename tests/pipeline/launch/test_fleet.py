@@ -1,0 +1,279 @@
+"""The fleet of a cluster without a cluster: real actors and loops in threads, a stand-in for everything said to Ray.
+
+What only Ray itself can show is in tests/pipeline/cluster.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from scalerl.config import RunConfig, load_run, patch
+from scalerl.errors import InputError
+from scalerl.pipeline.buffer import Buffer
+from scalerl.pipeline.launch.process import GeneratorDiedError
+from scalerl.pipeline.launch.ray import fleet as fleets
+from scalerl.pipeline.launch.ray.cluster import ActorLostError
+from scalerl.pipeline.launch.ray.fleet import Fleet, NoGeneratorError
+from scalerl.pipeline.launch.ray.generator import GeneratorActor, _Orders
+from scalerl.pipeline.launch.remote import RemoteFeed
+from scalerl.pipeline.launch.worker import LoadWeights, Submit, Writer
+from scalerl.pipeline.schedule import schedule_of
+from scalerl.pipeline.source import Source
+from scalerl.pipeline.types import Group
+from scalerl.pipeline.weights import Parcel
+from scalerl.recipe import recipe_of
+from scalerl.tasks import build_task
+
+K, PROMPTS = 3, 6
+
+
+class Threads:
+    """Calls are made in threads; a dead actor answers nobody, not even calls that are under way."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(32)
+        self._open: dict[int, list[Future[Any]]] = {}
+        self.dead: set[int] = set()
+
+    def call(self, actor: GeneratorActor, method: str, *args: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        if id(actor) in self.dead:
+            future.set_exception(ActorLostError("it was killed"))
+            return future
+        self._open.setdefault(id(actor), []).append(future)
+
+        def run() -> None:
+            result = getattr(actor, method)(*args)
+            if not future.done():
+                future.set_result(result)
+
+        self._pool.submit(run)
+        return future
+
+    def put(self, value: Any) -> Any:
+        return value
+
+    def wait(self, refs: Sequence[Future[Any]], timeout_s: float) -> list[Future[Any]]:
+        return list(wait_for(refs, timeout_s, FIRST_COMPLETED).done)
+
+    def get(self, ref: Future[Any]) -> Any:
+        return ref.result()
+
+    def kill(self, actor: GeneratorActor) -> None:
+        self.dead.add(id(actor))
+        for future in self._open.pop(id(actor), []):
+            if not future.done():
+                future.set_exception(ActorLostError("it was killed"))
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Threads]:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.setattr(fleets, "_NEWS_S", 0.02)
+    monkeypatch.setattr(fleets, "_END_S", 0.2)
+    made = Threads()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def run() -> RunConfig:
+    changes = {"recipe.asynchrony.kind": "pipeline", "recipe.asynchrony.k": K, "scale.batch.prompts": PROMPTS}
+    return patch(load_run("scalerl", "laptop").config, changes | {"scale.batch.rollouts": 2})
+
+
+class Opened:
+    """A feed with a fleet of stand-ins, and what was said about it."""
+
+    def __init__(self, run: RunConfig, threads: Threads, size: int, most: int, build: Callable[[], Writer]) -> None:
+        self.threads = threads
+        self.notices: list[str] = []
+        self.started: list[GeneratorActor] = []
+        self._build = build
+        schedule = schedule_of(run.recipe.asynchrony)
+        task = build_task(run.scale.task_settings, seed=run.seed)
+        source = Source(run, task, recipe_of(run), lambda _: (1, 2, 3))
+        self.fleet = Fleet(threads, self._start, size, most, self.notices.append)
+        self.feed = RemoteFeed(self.fleet, source, Buffer(schedule, PROMPTS), schedule)
+
+    def _start(self, place: int) -> GeneratorActor:
+        assert place >= 0
+        self.started.append(GeneratorActor(self._build, 0, threads=1))
+        return self.started[-1]
+
+    def train(self, first: int, last: int, after_step: Callable[[int], None] = lambda _: None) -> list[Group]:
+        """Steps without a trainer: version v is the tensor v."""
+        trained: list[Group] = []
+        for version in range(first, last):
+            batch = self.feed.batch(version)
+            assert batch is not None
+            trained += batch
+            self.feed.publish({"value": torch.tensor(version + 1)}, version + 1, 1.0)
+            after_step(version + 1)
+        return trained
+
+
+@pytest.fixture
+def open_fleet(run: RunConfig, threads: Threads) -> Iterator[Callable[..., Opened]]:
+    opened: list[Opened] = []
+
+    def open_it(size: int = 2, most: int = 4, build: Callable[[], Writer] | None = None) -> Opened:
+        stand_in = importlib.import_module("stand_in")
+        opened.append(Opened(run, threads, size, most, build or partial(stand_in.StandIn, 0)))
+        return opened[-1]
+
+    yield open_it
+    for each in opened:
+        each.feed.close()
+        for actor in each.started:
+            actor.stop()
+
+
+def check_order_and_ages(trained: list[Group]) -> None:
+    assert [group.request.index for group in trained] == list(range(len(trained)))
+    for index, group in enumerate(trained):
+        version = int(group.rollouts[0].versions[0])
+        assert 0 <= index // PROMPTS - version <= K
+        assert int(group.rollouts[0].tokens[0]) == version  # written by the weights that it is said to be from
+
+
+def test_several_generators_share_the_work(open_fleet: Callable[..., Opened]) -> None:
+    opened = open_fleet(size=3)
+    trained = opened.train(0, 12)
+    check_order_and_ages(trained)
+    assert trained[-1].rollouts[0].versions[0] > 0
+    report = opened.feed.report()
+    assert report.usage.tokens >= 3 * len(trained)  # three tokens a step in each stand-in, added up over all
+    assert all(actor.news(0.0).progress[-1].usage.tokens > 0 for actor in opened.started)
+    assert "generators_lost" not in report.values
+    assert not opened.notices
+
+
+def test_every_request_is_complete_once_however_many_die(open_fleet: Callable[..., Opened]) -> None:
+    opened = open_fleet(size=2)
+
+    def kill_one(version: int) -> None:
+        if version in {3, 7, 11}:
+            opened.threads.kill(opened.fleet.actors[0])
+
+    trained = opened.train(0, 16, kill_one)
+    check_order_and_ages(trained)
+    assert len(opened.started) == 5  # two, and one for each that died
+    report = opened.feed.report()
+    assert report.values["generators_lost"] == 3
+    repeated = report.requests_repeated
+    told = [int(text.split("; ")[1].split()[0]) for text in opened.notices]
+    assert sum(told) == repeated > 0
+    assert all("a generator died (it was killed)" in text for text in opened.notices)
+
+
+def test_the_only_one_dies_and_the_run_waits_for_its_successor(open_fleet: Callable[..., Opened]) -> None:
+    opened = open_fleet(size=1, most=1 << 30)
+    trained = opened.train(0, 4)
+    opened.threads.kill(opened.started[0])
+    trained += opened.train(4, 8)
+    check_order_and_ages(trained)
+
+
+def test_a_generator_that_cannot_live_is_given_up(
+    open_fleet: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = open_fleet(size=1)
+    opened.train(0, 2)
+    monkeypatch.setattr(
+        opened.fleet, "_start", lambda place: _dead_on_arrival(opened.threads, Opened._start(opened, place))
+    )
+    opened.threads.kill(opened.started[0])
+    with pytest.raises(NoGeneratorError, match=r"no generator is left \(it was killed\); the run can be resumed"):
+        opened.train(2, 10)
+    assert len(opened.started) == 1 + 3  # as many tries as are allowed
+
+
+def _dead_on_arrival(threads: Threads, actor: GeneratorActor) -> GeneratorActor:
+    threads.kill(actor)
+    return actor
+
+
+def test_no_room_for_a_generator_is_said_after_a_while(
+    open_fleet: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleets, "_ALONE_S", 0.3)
+    never = threading.Event()
+
+    def wait_for_ever() -> Writer:
+        never.wait()
+        raise InterruptedError
+
+    opened = open_fleet(size=2, build=wait_for_ever)
+    try:
+        with pytest.raises(NoGeneratorError, match="the cluster has had no room"):
+            opened.feed.batch(0)
+    finally:
+        never.set()
+
+
+def test_errors_of_a_generator_come_out_as_they_are(open_fleet: Callable[..., Opened]) -> None:
+    stand_in = importlib.import_module("stand_in")
+    with pytest.raises(InputError, match="a model: got 'broken'; allowed: a whole one"):
+        open_fleet(build=stand_in.refuse).feed.batch(0)
+    with pytest.raises(GeneratorDiedError, match="ZeroDivisionError: an accident"):
+        open_fleet(build=stand_in.stumble).feed.batch(0)
+
+
+def test_a_saved_feed_asks_again_for_what_was_under_way(open_fleet: Callable[..., Opened]) -> None:
+    first = open_fleet()
+    first.train(0, 5)
+    saved = first.feed.snapshot()
+    first.feed.close()
+    second = open_fleet(build=partial(importlib.import_module("stand_in").StandIn, 5))
+    second.feed.restore(saved)
+    trained = second.train(5, 9)
+    assert [group.request.index for group in trained] == list(range(5 * PROMPTS, 9 * PROMPTS))
+
+
+def test_requests_wait_for_the_weights_that_they_must_be_written_with() -> None:
+    orders = _Orders(version=3)
+    orders.submit((), version=5)
+    assert not orders.poll()
+    orders.load(Parcel.of({"value": torch.tensor(4)}, 4))
+    orders.load(Parcel.of({"value": torch.tensor(5)}, 5))
+    orders.load(Parcel.of({"value": torch.tensor(4)}, 4))  # overtaken
+    found = [orders.recv() for _ in range(3)]
+    assert [type(order) for order in found] == [LoadWeights, LoadWeights, Submit]
+    assert not orders.poll()
+
+
+def test_a_parcel_holds_every_tensor_as_it_was() -> None:
+    weights = {
+        "a": torch.randn(3, 5), "b": torch.randn(7).to(torch.bfloat16), "c": torch.tensor(2, dtype=torch.int64),
+        "t": torch.randn(4, 6).T,
+    }  # fmt: skip
+    parcel = Parcel.of(weights, 9)
+    parcel.block.setflags(write=False)  # as an object store gives it
+    for name, tensor in parcel.tensors().items():
+        assert tensor.dtype == weights[name].dtype
+        assert torch.equal(tensor, weights[name])
+
+
+def test_news_come_at_once_when_there_are_some(threads: Threads) -> None:
+    assert threads is not None  # for the path to the stand-in
+    actor = GeneratorActor(partial(importlib.import_module("stand_in").StandIn, 0), 0, threads=1)
+    started = time.monotonic()
+    while not actor.news(5.0).progress:
+        assert time.monotonic() - started < 60
+    assert actor.news(0.0).failed is None
+    actor.stop()
