@@ -1,7 +1,7 @@
 """What every test shares: property tests try the same examples on every machine; some tests need vLLM.
 
-vLLM lives in an environment of its own. Tests marked `vllm` are left out where it is missing, unless SCALERL_VLLM=1 says
-that it must be there: `make test-vllm` does, so that a broken environment is not a suite that passes.
+vLLM lives in an environment of its own. Tests marked `vllm` are left out where it is missing, unless SCALERL_VLLM=1
+says that it must be there: `make test-vllm` does, so that a broken environment is not a suite that passes.
 """
 
 import os

@@ -1,7 +1,8 @@
 """The README and the docs say nothing that does not work: their commands and their Python are run as they stand.
 
 With three exceptions, because they take minutes: a command that trains is run with --dry-run, which checks everything
-about its options, a warm start is shortened, and watching ends by itself. All are run for real in tests/cli.
+about its options, a warm start is shortened, and watching ends by itself. All are run for real in tests/cli. What needs
+a Ray cluster is run in tests/pipeline/cluster.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def commands() -> list[str]:
     lines = [
         line.strip() for page in PAGES for line in page.read_text().splitlines() if line.startswith("    scalerl ")
     ]
-    return sorted(set(lines))
+    return sorted({line for line in lines if not line.startswith("scalerl cluster-check")})
 
 
 def curve(ceiling: float) -> tuple[np.ndarray, np.ndarray]:

@@ -77,7 +77,7 @@ def test_another_version_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("ray.init", refuse)
     with pytest.raises(
-        InputError, match=r"of the cluster differ from ours .*Ray: 2\.1\.0.*; allowed: the same versions"
+        InputError, match=r"of the cluster differ from those here .*Ray: 2\.1\.0.*; allowed: the same versions"
     ):
         Cluster.connect("auto", [])
 
@@ -117,7 +117,7 @@ def test_a_policy_that_cannot_be_read_is_said_as_it_is(
 ) -> None:
     """The error of the session, from the actor."""
     run = make_run('scale.launcher.kind="ray"', "scale.tokens.prompt=2")
-    with pytest.raises(InputError, match=r"tokens of a prompt: got 5; allowed: at most scale\.tokens\.prompt, 2"):
+    with pytest.raises(InputError, match=r"tokens of a prompt: got 4; allowed: at most scale\.tokens\.prompt, 2"):
         train_on_ray(run, tmp_path / "run", watcher=heard(), cache=tmp_path / "cache", address=address)
     assert gone("TrainerActor")
 
