@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from scalerl.config import RunConfig
 from scalerl.config.load import load_run, patch
 from scalerl.pipeline.assemble import ground
-from scalerl.pipeline.launch.open import open_feed
+from scalerl.pipeline.launch.open import OnThisMachine
 from scalerl.pipeline.schedule import schedule_of
 from scalerl.pipeline.trainer import Trainer
 from scalerl.pipeline.types import Group
@@ -89,7 +89,7 @@ class Ours:
         model = read_policy(start.folder, run.scale.model.dtype)
         self._max_age = schedule_of(run.recipe.asynchrony).max_age
         self._trainer = Trainer(model, base.recipe, run)
-        self._feed = open_feed(base, model, start.folder, 0)
+        self._feed = OnThisMachine().open_feed(base, model, start.folder, 0)
         self._version = 0
         self._groups: tuple[Group, ...] = ()
 

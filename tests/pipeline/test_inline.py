@@ -12,7 +12,7 @@ import torch
 from scalerl.config import RunConfig
 from scalerl.pipeline.assemble import ground
 from scalerl.pipeline.launch.inline import InlineFeed
-from scalerl.pipeline.launch.open import open_feed
+from scalerl.pipeline.launch.open import OnThisMachine
 from scalerl.pipeline.source import Source
 from scalerl.pipeline.types import Group
 from scalerl.policy.load import load_policy
@@ -27,7 +27,7 @@ def open_run(make_run: MakeRun, cache: Path) -> Callable[..., tuple[InlineFeed, 
     def start(*overrides: str) -> tuple[InlineFeed, dict[str, torch.Tensor]]:
         run = make_run(*overrides)
         policy = load_policy(run, cache)
-        feed = open_feed(ground(run, policy.tokenizer), policy.model, policy.folder, 0)
+        feed = OnThisMachine().open_feed(ground(run, policy.tokenizer), policy.model, policy.folder, 0)
         assert isinstance(feed, InlineFeed)
         return feed, {name: tensor.detach() for name, tensor in policy.model.named_parameters()}
 

@@ -149,7 +149,10 @@ def test_a_fall_that_lasts_is_a_collapse_and_a_dip_is_not(tmp_path: Path) -> Non
 
 def test_truncation_and_entropy_come_from_our_own_metrics(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"identity": "x", "config": {}}')
-    steps = [{"step": i, "truncation_rate": 0.5 if i < 30 else 0.1, "entropy": 1.0 / (i + 1)} for i in range(60)]
+    steps = [
+        {"step": i, "truncation_rate": 0.5 if i < 30 else 0.1, "entropy": 1.0 / (i + 1), "effective_prompts": 60 - i}
+        for i in range(60)
+    ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
 
     found = stability("cell", 0, CURVES["base"][0], tmp_path)
@@ -157,3 +160,4 @@ def test_truncation_and_entropy_come_from_our_own_metrics(tmp_path: Path) -> Non
     assert found.truncation_max == pytest.approx(0.5)
     assert found.truncation_last == pytest.approx(0.1)
     assert found.entropy_last == pytest.approx(np.mean([1 / (i + 1) for i in range(40, 60)]))
+    assert found.prompts_last == pytest.approx(10.5)

@@ -189,7 +189,8 @@ def _stability(results: Document) -> Section | None:
     rows = tuple(
         (
             one["cell"], str(one["seed"]), _share(one["truncation_last"]), _share(one["truncation_max"]),
-            numbers.number(one["entropy_last"], 2), numbers.number(one["best"]), numbers.number(one["last"]),
+            numbers.number(one["entropy_last"], 2), numbers.number(one.get("prompts_last"), 2),
+            numbers.number(one["best"]), numbers.number(one["last"]),
             {True: "COLLAPSED", False: "no", None: numbers.UNKNOWN}[one["collapsed"]],
         )
         for one in results["stability"]
@@ -197,10 +198,11 @@ def _stability(results: Document) -> Section | None:
     fallen = [one for one in results["stability"] if one["collapsed"]]
     words = (
         f"{len(fallen)} of {len(rows)} runs collapsed: the value fell by more than a tenth of its range from its best "
-        "and stayed there. Truncation and entropy are means over 20 steps; in the paper a truncation of 10-15 % went "
-        "with instability."
+        "and stayed there. Truncation, entropy and prompts that taught something are means over 20 steps; in the paper "
+        "a truncation of 10-15 % went with instability."
     )
-    head = ("Cell", "Seed", "Truncated, last", "Truncated, most", "Entropy, last", "Best", "Last", "Collapse")
+    head = ("Cell", "Seed", "Truncated, last", "Truncated, most", "Entropy, last", "Prompts, last", "Best", "Last",
+            "Collapse")  # fmt: skip
     return Section("stability", "Stability", (words,), (Table(head, rows),))
 
 

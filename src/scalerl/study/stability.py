@@ -1,7 +1,7 @@
-"""Signs of trouble in a run: truncated answers, a pass rate that collapsed, entropy that is gone.
+"""Signs of trouble in a run: truncated answers, a pass rate that collapsed, entropy that is gone, prompts that ran out.
 
-Called by `gather` for each job that ended. The held-out curve is enough for a collapse; truncation and entropy come
-from metrics.jsonl, if the run is one of ours, and are None otherwise: unknown, not zero.
+Called by `gather` for each job that ended. The held-out curve is enough for a collapse; everything else comes from
+metrics.jsonl, if the run is one of ours, and is None otherwise: unknown, not zero.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FALL = 0.1
 RUN_LENGTH = 3
 """Evaluations that make a level: the best and the last are means over so many."""
 LAST_STEPS = 20
-"""Steps that the last truncation rate and entropy are averaged over."""
+"""Steps that the last figures of the steps are averaged over."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class Stability:
     truncation_last: float | None
     truncation_max: float | None
     entropy_last: float | None
+    prompts_last: float | None
+    """Prompts of a step that taught something. Few: the curriculum has run out of problems, or all are too hard."""
 
 
 def stability(cell: str, seed: int, series: Series, run: Path, width: float = 1.0) -> Stability:
@@ -49,6 +51,7 @@ def stability(cell: str, seed: int, series: Series, run: Path, width: float = 1.
         truncation_last=_mean(truncation[-LAST_STEPS:]),
         truncation_max=max(_moving(truncation, LAST_STEPS), default=None),
         entropy_last=_mean(entropy[-LAST_STEPS:]),
+        prompts_last=_mean(_column(steps, "effective_prompts")[-LAST_STEPS:]),
     )  # fmt: skip
 
 

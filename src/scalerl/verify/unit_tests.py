@@ -65,7 +65,9 @@ def _columns(data: Mapping[str, Any]) -> list[UnitTest]:
     return [UnitTest({"stdin": _text(i)}, _text(o)) for i, o in pairs]
 
 
-def _row(row: Mapping[str, Any]) -> UnitTest:
+def _row(row: Any) -> UnitTest:
+    if not isinstance(row, Mapping):
+        raise TypeError(f"a test that is no object, {row!r}")
     kind = row.get("type") or row.get("testtype") or "stdin"
     metadata = row.get("metadata") or {}
     name = row.get("fn_name") or (metadata.get("func_name") if isinstance(metadata, Mapping) else None)

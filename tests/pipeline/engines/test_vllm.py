@@ -113,7 +113,8 @@ def test_a_port_in_use_is_passed_over_and_processes_end_with_a_killed_owner(
     script.write_text(PROGRAM)
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
-        command, environment = [sys.executable, str(script), str(policy_folder)], {**os.environ, "VLLM_PORT": str(taken)}
+        command = [sys.executable, str(script), str(policy_folder)]
+        environment = {**os.environ, "VLLM_PORT": str(taken)}
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as owner:
             assert owner.stdout is not None
             ready = owner.stdout.readline()
