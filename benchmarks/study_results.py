@@ -35,10 +35,10 @@ def studies() -> dict[str, Document]:
 
 
 def forecasts(documents: dict[str, Document], *, single: bool) -> list[Document]:
-    """Rows of single runs, or of cells: all seeds together, or the only one."""
+    """Rows of single runs, or of cells: all seeds together, or the only one. The base is the same everywhere."""
     rows: dict[tuple[Any, ...], Document] = {}
-    for document in documents.values():
-        found = document["extrapolation"]["rows"]
+    for number, document in enumerate(documents.values()):
+        found = [row for row in document["extrapolation"]["rows"] if number == 0 or row["cell"] != document["base"]]
         pooled = {row["cell"] for row in found if row["seed"] is None}
         for row in found:
             if (row["seed"] is not None) if single else (row["seed"] is None or row["cell"] not in pooled):

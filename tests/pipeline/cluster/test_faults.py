@@ -23,8 +23,8 @@ Metrics = Callable[[Path], list[dict[str, Any]]]
 Kill = Callable[[str], bool]
 K = 3
 LONG = (
-    'scale.launcher.kind="ray"', "scale.launcher.generators=2", f"recipe.asynchrony.k={K}", "scale.budget.amount=400",
-    "scale.checkpoint_every=20", "scale.evaluation.every=100",
+    'scale.launcher.kind="ray"', "scale.launcher.generators=2", f"recipe.asynchrony.k={K}", "scale.budget.amount=300",
+    "scale.checkpoint_every=20", "scale.evaluation.every=100", 'recipe.curriculum.kind="uniform"',
 )  # fmt: skip
 
 
@@ -49,21 +49,21 @@ def test_generators_and_the_trainer_are_killed(
     killed: list[str] = []
 
     def strike(step: int) -> None:
-        if step in {10, 60, 250} and kill("PolicyGenerator"):
+        if step in {10, 60, 200} and kill("PolicyGenerator"):
             killed.append("generator")
         if step == 130 and "trainer" not in killed and kill("TrainerActor"):
             killed.append("trainer")
 
     watcher = heard(strike)
     result = train_on_ray(make_run(*LONG), tmp_path / "run", watcher=watcher, cache=cache, address=address)
-    assert (result.reason, result.step) == ("budget", 400)
+    assert (result.reason, result.step) == ("budget", 300)
     assert killed == ["generator", "generator", "trainer", "generator"]
     deaths = [text for text in watcher.notices if text.startswith("a generator died (its process was killed")]
     assert len(deaths) == 3
     (again,) = [text for text in watcher.notices if text.startswith("the trainer died")]
     assert "started again from step-000" in again
     lines = metrics(result.folder)
-    check_books(lines, 400)
+    check_books(lines, 300)
     assert lines[-1]["generators_lost"] == 1  # of this life of the trainer
     assert lines[-1]["requests_repeated"] >= 0
 
