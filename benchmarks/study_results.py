@@ -23,7 +23,18 @@ RESULTS = Path(__file__).parent / "results" / "study_results.json"
 COVERAGE = (0.70, 0.90)
 ERROR = 0.03
 SAVED = 0.40
-ORDER = ("leave_one_out", "recipes", "batch", "rollouts_per_prompt", "generation_length", "model_size")
+ORDER = (
+    "leave_one_out", "recipes", "batch", "rollouts_per_prompt", "generation_length", "model_size", "k", "clip_high",
+)  # fmt: skip
+    "leave_one_out",
+    "recipes",
+    "batch",
+    "rollouts_per_prompt",
+    "generation_length",
+    "model_size",
+    "k",
+    "clip_high",
+)
 
 Document = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Programs that try to get out of the sandbox, or to bring the machine down: each is contained, and its end is a status."""
+"""Programs that try to get out of the sandbox, or to bring the machine down: each is contained, with a status."""
 
 import json
 import os
@@ -19,24 +19,27 @@ from scalerl.verify.bubblewrap import bubblewrap
 from scalerl.verify.programs import CodeVerifier, program_of
 from scalerl.verify.sandbox import Limits, Outcome, Sandbox, unsafe_plain_process
 
-from .conftest import gone
+from .conftest import children, gone
 
 SUMS = json.dumps({"inputs": ["1 2\n", "5 6\n"], "outputs": ["3\n", "11\n"]})
 ADDS = "a, b = map(int, input().split())\nprint(a + b)"
+
+SMALL = Limits(cpu_s=1.0, memory_mb=128, output_bytes=1 << 16)
 
 Try = Callable[..., Outcome]
 Started = Callable[[], set[int]]
 
 
 @pytest.fixture
-def attempt(sandbox: Sandbox, started: Started) -> Try:
+def attempt(sandbox: Sandbox) -> Try:
     """Run a program in the sandbox, once, with small limits; nothing may be left of it."""
 
-    def run(code: str, limits: Limits = Limits(cpu_s=1.0, memory_mb=128, output_bytes=1 << 16)) -> Outcome:
+    def run(code: str, limits: Limits = SMALL) -> Outcome:
+        before = children()
         session = sandbox.session(code, limits)
         outcome = session.run({"stdin": ""})
         session.close()
-        assert started() == set()
+        assert children() == before
         return outcome
 
     return run
@@ -47,9 +50,8 @@ def test_a_file_outside_cannot_be_read(attempt: Try, tmp_path: Path) -> None:
     secret.write_text("42")
     secret.chmod(0o644)
     for path in (secret, Path.home(), Path(__file__), Path("/etc/passwd"), Path("/proc/1/environ")):
-        outcome = attempt(
-            f"import os\nprint(os.listdir({str(path)!r}) if os.path.isdir({str(path)!r}) else open({str(path)!r}).read())"
-        )
+        look = f"import os\np = {str(path)!r}\nprint(os.listdir(p) if os.path.isdir(p) else open(p).read())"
+        outcome = attempt(look)
         assert outcome.status == "failed"
         assert "FileNotFoundError" in outcome.detail
 
@@ -108,10 +110,13 @@ def test_a_program_that_hangs_is_ended(attempt: Try) -> None:
 
 @pytest.mark.parametrize("code", ["os.kill(os.getppid(), 9)", "os.kill(1, 9); os.kill(-1, 9)", "os.killpg(0, 9)"])
 def test_killing_reaches_nobody_outside(attempt: Try, code: str) -> None:
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as bystander:
+    bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
         outcome = attempt(f"import os\n{code}")
         assert bystander.poll() is None
+    finally:
         bystander.kill()
+        bystander.wait()
     assert outcome.status in {"ended", "failed"}
 
 
@@ -141,13 +146,13 @@ def test_what_is_written_is_gone_afterwards(attempt: Try) -> None:
 
 
 def test_a_program_does_not_outlive_a_killed_parent(sandbox: Sandbox) -> None:
-    code = f"""
+    code = """
 from pathlib import Path
 from scalerl.verify.bubblewrap import bubblewrap
 from scalerl.verify.sandbox import Limits
 session = bubblewrap().session("import os, time\\nos.fork()\\ntime.sleep(600)", Limits(cpu_s=60.0))
 print(*(n for t in Path("/proc/self/task").glob("*/children") for n in t.read_text().split()), flush=True)
-session.run({{"stdin": ""}})
+session.run({"stdin": ""})
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
@@ -268,7 +273,7 @@ def test_without_bubblewrap_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     ("script", "reason"),
     [
         ("echo 'bwrap: No permissions to create new namespace' >&2; exit 1", "No permissions to create new namespace"),
-        ('while [ "$1" != "--" ]; do shift; done; shift; exec "$@"', "the limit on processes does not hold|can be written|network"),
+        ('while [ "$1" != "--" ]; do shift; done; shift; exec "$@"', "processes does not hold|can be written|network"),
     ],
     ids=["namespaces are off", "a sandbox that is none"],
 )  # fmt: skip

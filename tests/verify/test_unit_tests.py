@@ -21,7 +21,7 @@ from scalerl.verify.unit_tests import read_tests
          {"call": "f", "arguments": [1]}, [3]),
         ([{"testtype": "stdin", "input": "1\n", "output": "3\n", "metadata": {"func_name": None}}],
          {"stdin": "1\n"}, "3\n"),
-        ([{"testtype": "functional", "input": "[1, 2]\n\"a\"", "output": "[3]", "metadata": {"func_name": "f"}}],
+        ([{"testtype": "functional", "input": '[1, 2]\n"a"', "output": "[3]", "metadata": {"func_name": "f"}}],
          {"call": "f", "arguments": [[1, 2], "a"]}, [3]),
         ([{"input": "1", "output": 3}], {"stdin": "1"}, "3"),
     ],
@@ -36,7 +36,8 @@ def test_notations(data: Any, given: dict[str, Any], expected: Any) -> None:
     [
         "", "42", "[]", "{}", "null", '"abc"', '{"inputs": [], "outputs": []}', '{"inputs": ["1"], "outputs": []}',
         '{"inputs": ["1"]}', '[{"input": "1"}]', "[1]", '[{"type": "function_call", "input": [1], "output": 1}]',
-        '[{"type": "riddle", "fn_name": "f", "input": "1", "output": "1"}]', '{"fn_name": "f", "inputs": [1], "outputs": [1]}',
+        '[{"type": "riddle", "fn_name": "f", "input": "1", "output": "1"}]',
+        '{"fn_name": "f", "inputs": [1], "outputs": [1]}',
         '[{"testtype": "functional", "input": "x", "output": "1", "metadata": {"func_name": "f"}}]', "[" * 100_000,
     ],
 )  # fmt: skip
@@ -52,7 +53,8 @@ def test_references_that_are_no_tests(text: str) -> None:
         ("3\n", "3", True), ("3", "3\n\n", True), ("3 \n4\n", "3\n4", True), ("1  2", "1 2", True), ("", "", True),
         ("0.3333333333", "0.333333333", True), ("1e-3", "0.001", True), ("2.0", "2.000", True), ("-0.0", "0.0", True),
         ("4", "3", False), ("3 4", "3\n4", False), ("34", "3 4", False), ("3\n4", "3", False), ("", "3", False),
-        ("yes", "YES", False), ("2.0", "2", False), ("0.34", "0.33", False), ("nan", "0.5", False), ("3.0x", "3.0", False),
+        ("yes", "YES", False), ("2.0", "2", False), ("0.34", "0.33", False), ("nan", "0.5", False),
+        ("3.0x", "3.0", False),
     ],
 )  # fmt: skip
 def test_outputs(output: str, expected: str, passed: bool) -> None:

@@ -12,10 +12,12 @@ Why another process:
 - Some results depend on the order of sets, which Python changes from process to process. This one is started with a
   fixed order.
 
-It imports nothing of scalerl, so that it starts fast and needs no path.
+Requests are answered by a fork: preparing may take seconds, and after a request that was too much another fork goes on
+at once. It imports nothing of scalerl, so that it starts fast and needs no path.
 
 In:  the header, {..., "memory_mb": ...}, then requests {"id": ..., "cpu_s": ..., ...}
-Out: {"ready": true} or what the handler refuses with, then {"id": ..., ...} or {"id": ..., "error": ...}
+Out: {"ready": true} or what the handler refuses with, then {"id": ..., ...}, {"id": ..., "error": ...} or
+     {"ended": CODE} when the fork did not survive the request
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any, TextIO
 
 MEMORY_MB = 4096
+LOOK_S = 0.1
+"""How often a fork is looked after."""
 
 Message = dict[str, Any]
 Answer = Callable[[Message], Message]
@@ -45,7 +49,7 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
 
 
 def main() -> None:
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    parent = os.getppid()
     requests, replies = _take_over_pipes()
     header = json.loads(next(requests))
     answer = _handler(sys.argv[1])(header)
@@ -53,10 +57,35 @@ def main() -> None:
         _reply(replies, answer)
         return
     _limit_memory_and_files(header.get("memory_mb", MEMORY_MB))
-    sys.addaudithook(_refuse)
     _reply(replies, {"ready": True})
-    for line in requests:
+    if not hasattr(os, "fork"):
+        _serve(requests, replies, answer, parent)
+        return
+    while (fork := os.fork()) != 0:
+        code = _ending(fork, parent)
+        if code == 0:  # nobody asks any more
+            return
+        _reply(replies, {"ended": code})
+    _serve(requests, replies, answer, os.getppid())
+
+
+def _serve(requests: TextIO, replies: TextIO, answer: Answer, parent: int) -> None:
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    sys.addaudithook(_refuse)
+    for line in iter(requests.readline, ""):
         _reply(replies, answered(json.loads(line), answer))
+
+
+def _ending(fork: int, parent: int) -> int:
+    """Wait for a fork; how it ended. It is killed when our own parent is gone, for it may not get to look itself."""
+    while True:
+        found, status = os.waitpid(fork, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        if os.getppid() != parent:
+            os.kill(fork, signal.SIGKILL)
+            return 0
+        time.sleep(LOOK_S)
 
 
 def answered(request: Message, answer: Answer) -> Message:

@@ -27,7 +27,7 @@ _PROGRAM = Path(__file__).with_name("guarded.py")
 
 
 class NoReplyError(OSError):
-    """The process has ended. `late`: because it took too long, by the clock or of the processor."""
+    """The process that was at work has ended. `late`: because it took too long, by the clock or of the processor."""
 
     def __init__(self, reason: str, *, late: bool = False) -> None:
         super().__init__(reason)
@@ -57,7 +57,7 @@ class Conversation:
         watch.daemon = True
         watch.start()
         try:
-            return self._exchange(json.dumps(message).encode() + b"\n")
+            reply = self._exchange(json.dumps(message).encode() + b"\n")
         except (OSError, ValueError, TypeError, RecursionError) as error:
             self.end()
             raise self._silence(str(error), timeout_s, late.is_set()) from None
@@ -66,14 +66,14 @@ class Conversation:
             watch.join()
             if late.is_set():  # perhaps between the reply and now: it must not be asked again
                 self.end()
+        if isinstance(reply.get("ended"), int):  # the program `guarded` lost the fork that was at work, and has another
+            raise _no_reply("the process ended", reply["ended"])
+        return reply
 
     def _silence(self, reason: str, timeout_s: float, late: bool) -> NoReplyError:
         if late:
             return NoReplyError(f"no reply within {timeout_s:g} s", late=True)
-        code = self._child.returncode
-        if code == -getattr(signal, "SIGPROF", 0):
-            return NoReplyError("too much processor time", late=True)
-        return NoReplyError(f"{reason}, {_ended(code)}")
+        return _no_reply(reason, self._child.returncode)
 
     def _exchange(self, line: bytes) -> dict[str, Any]:
         assert self._child.stdin is not None
@@ -98,20 +98,30 @@ def guarded(handler: Path, header: Mapping[str, Any], start_s: float) -> tuple[C
     return conversation, conversation.exchange(header, start_s)
 
 
-def _ended(code: int) -> str:
-    try:
-        return f"with code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"by signal {-code}"
+def _no_reply(reason: str, code: int) -> NoReplyError:
+    if code == -getattr(signal, "SIGPROF", 0):
+        return NoReplyError("too much processor time", late=True)
+    if code >= 0:
+        return NoReplyError(f"{reason}, with code {code}")
+    known = {int(one): one.name for one in signal.Signals}
+    return NoReplyError(f"{reason}, by {known.get(-code, f'signal {-code}')}")
 
 
 def _end_late(child: subprocess.Popen[bytes], late: threading.Event) -> None:
     late.set()
+    _kill(child)
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """With its forks; those of one that has already ended see that themselves."""
+    if child.poll() is None and hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
     child.kill()
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    child.kill()
+    _kill(child)
     child.wait()
     for pipe in (child.stdin, child.stdout):
         if pipe is not None:

@@ -85,7 +85,6 @@ class _MathJudge:
                 self._worker, _ = guarded(_HANDLER, {"memory_mb": MEMORY_MB}, START_S)
             reply = self._worker.exchange(question, WALL_FACTOR * self._timeout_s)
         except NoReplyError as silence:
-            self._worker = None
             return Verdict("timeout" if silence.late else "error", str(silence))
         if reply.get("unread") == "answer":
             return Verdict("unparsable", "no mathematics")

@@ -22,7 +22,7 @@ MakeRun = Callable[..., RunConfig]
 
 def scalerl(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "scalerl", *words], capture_output=True, text=True, cwd=folder, check=False, timeout=300
+        [sys.executable, "-m", "scalerl", *words], capture_output=True, text=True, cwd=folder, check=False, timeout=1200
     )
 
 
