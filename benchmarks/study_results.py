@@ -26,15 +26,6 @@ SAVED = 0.40
 ORDER = (
     "leave_one_out", "recipes", "batch", "rollouts_per_prompt", "generation_length", "model_size", "k", "clip_high",
 )  # fmt: skip
-    "leave_one_out",
-    "recipes",
-    "batch",
-    "rollouts_per_prompt",
-    "generation_length",
-    "model_size",
-    "k",
-    "clip_high",
-)
 
 Document = dict[str, Any]
 
