@@ -56,7 +56,7 @@ OPTIONS = {
     "seed text": (["--seed", "first"], ["--seed", "first", "whole number"]),
     "budget": (["--budget", "5 hours"], ["--budget", "5 hours", "device-hours"]),
     "budget twice": (["--budget", "5", "--set", "scale.budget.amount=6"], ["scale.budget.amount is given twice"]),
-    "launcher": (["--launcher", "ray"], ["--launcher", "ray", "inline", "local"]),
+    "launcher": (["--launcher", "slurm"], ["--launcher", "slurm", "inline", "local", "ray"]),
     "option": (["--steps", "5"], ["--steps"]),
 }
 
