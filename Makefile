@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv chromium check format test test-ray test-vllm demo study bench screenshots clean
+.PHONY: help venv chromium bubblewrap check format test test-ray test-vllm demo study bench screenshots clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/'
@@ -32,6 +32,9 @@ $(STAMP): pyproject.toml
 chromium: ## Debian's chromium for the browser tests (SCALERL_NO_BROWSER=1 leaves them out)
 	@scripts/install_chromium.sh
 
+bubblewrap: ## the sandbox for model-written code (SCALERL_NO_SANDBOX=1 leaves its tests out)
+	@scripts/install_bubblewrap.sh
+
 check: venv ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -42,7 +45,7 @@ format: venv ## let ruff repair and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: check chromium ## the checks, then every test, the files shared between two processes
+test: check chromium bubblewrap ## the checks, then every test, the files shared between two processes
 	$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile --ignore tests/pipeline/cluster
 
 test-ray: venv ## runs on a real Ray cluster of this machine, with actors killed and a node taken away
@@ -66,7 +69,7 @@ demo: venv ## forecast the paper's 8B curve; then train at laptop scale, and for
 	$(BIN)/scalerl fit demo/run --until 50% --budget end --plot demo/forecast.png
 
 study: venv ## a short leave-one-out study (two seeds, under half of the budget) and its report; docs/study_results.md has the full one
-	SCALERL_CACHE=studies/cache $(BIN)/scalerl study run leave_one_out --seeds 0,1 --budget '8e11 flops' --out studies/short
+	SCALERL_CACHE=studies/cache $(BIN)/scalerl study run leave_one_out --seeds 0,1 --budget '7e11 flops' --out studies/short
 	$(BIN)/scalerl study report studies/short
 
 bench: venv ## figures beside their limits; CURVES=file.csv adds the real curves; see benchmarks/README.md for the rest

@@ -49,7 +49,9 @@ def test_no_value_is_left_to_a_default(kind: presets.Kind, name: str) -> None:
     config = load_run(name, "laptop").config if kind == "recipe" else load_run("scalerl", name).config
     stated = {line.split(" = ")[0] for line in value_lines(kind, name)}
     prefix = f"{kind}."
-    assert stated == {key.removeprefix(prefix) for key in flatten(config) if key.startswith(prefix)}
+    keys = {key.removeprefix(prefix) for key in flatten(config) if key.startswith(prefix)}
+    sets = {key for key in stated if key.startswith("evaluation.downstream.")}  # tables that say what differs
+    assert stated == {next((one for one in sets if key.startswith(f"{one}.")), key) for key in keys}
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

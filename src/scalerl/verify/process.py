@@ -75,6 +75,14 @@ class Conversation:
             return NoReplyError(f"no reply within {timeout_s:g} s", late=True)
         return _no_reply(reason, self._child.returncode)
 
+    def leave(self, within_s: float) -> None:
+        """Let it end by itself, so that it can bury its own children; after this time it is ended."""
+        assert self._child.stdin is not None
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # it is gone already, or does not go
+            self._child.stdin.close()
+            self._child.wait(within_s)
+        self.end()
+
     def _exchange(self, line: bytes) -> dict[str, Any]:
         assert self._child.stdin is not None
         assert self._child.stdout is not None

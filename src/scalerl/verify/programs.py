@@ -97,7 +97,7 @@ class _ProgramJudge:
 
     def close(self) -> None:
         if self._session is not None:
-            self._session.close()
+            self._session.abort()
 
 
 def program_of(text: str) -> str | None:

@@ -30,6 +30,9 @@ GRACE_S = 5.0
 OWN_PROCESSES = 3
 """bubblewrap, the runner and the program count too."""
 
+LEAVE_S = 2.0
+"""What is killed instead leaves a dead process for others to bury, and in some containers nobody does."""
+
 _RUNNER = Path(__file__).with_name("runner.py")
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/tmp", "PYTHONHASHSEED": "0"}  # noqa: S108
 
@@ -105,8 +108,12 @@ class Session:
             return Outcome("ended", detail="a reply that is none")
         return Outcome(status, str(reply.get("output", "")), str(reply.get("detail", ""))[:200])
 
-    def close(self) -> None:
+    def abort(self) -> None:
+        """May come from another thread, in the middle of a test."""
         self._conversation.end()
+
+    def close(self) -> None:
+        self._conversation.leave(LEAVE_S)
         if self._folder is not None:
             self._folder.cleanup()
 
