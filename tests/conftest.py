@@ -46,12 +46,16 @@ def vllm_processes() -> Iterator[Callable[[], set[int]]]:
 
 
 def _vllm_processes() -> set[int]:
-    """They carry the name of their owner. What is dead and not yet buried does not count: it has no environment."""
+    """They carry the name of their owner. What is dead and not yet buried does not count: it has no environment.
+
+    Nor does Python's own tracker of resources, which lives as long as the process that used it first.
+    """
     from scalerl.pipeline.engines.vllm.worker import OWNER
 
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if f"{OWNER}=".encode() in (folder / "environ").read_bytes():
+            ours = f"{OWNER}=".encode() in (folder / "environ").read_bytes()
+            if ours and b"resource_tracker" not in (folder / "cmdline").read_bytes():
                 found.add(int(folder.name))
     return found

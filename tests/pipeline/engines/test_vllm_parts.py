@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -12,7 +16,7 @@ from transformers import LlamaConfig, PreTrainedModel
 from scalerl.config import RunConfig, digest, from_json, load_run, to_dict, to_json
 from scalerl.errors import InputError, MissingDependencyError
 from scalerl.pipeline.engines.open import check_engine
-from scalerl.pipeline.engines.vllm import checks
+from scalerl.pipeline.engines.vllm import checks, worker
 from scalerl.pipeline.engines.vllm.drafts import Draft, piece_seed, read_tokens
 from scalerl.pipeline.engines.vllm.server import Written
 from scalerl.pipeline.engines.vllm.start import open_log, reason_in
@@ -159,3 +163,11 @@ def test_the_reason_of_a_failure_is_found_in_the_output() -> None:
     log.write(b"(EngineCore pid=6) ERROR RuntimeError: Engine core initialization failed. See above.\n")
     assert reason_in(log) == "ValueError: No room for 3 GiB"
     log.close()
+
+
+def test_progress_bars_inside_vllm_leave_no_semaphore() -> None:
+    """Its processes are killed at the end of a run, and Python complains about semaphores that were not given back."""
+    program = f"import tqdm, {worker.__name__}; print(type(tqdm.tqdm.get_lock()))"
+    environment = {**os.environ, worker.OWNER: str(os.getpid())}
+    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout == f"{type(threading.RLock())}\n"

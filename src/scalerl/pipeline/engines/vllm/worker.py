@@ -12,6 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -98,5 +99,11 @@ def _parent_of(process: int) -> int | None:
     return int(after_name.split()[1])
 
 
+def _make_no_semaphores() -> None:
+    """A progress bar takes a lock between processes, and Python complains about it when its process has been killed."""
+    import_module("tqdm").tqdm.set_lock(threading.RLock())
+
+
 if OWNER in os.environ:  # only inside vLLM, and from the first moment: starting takes long, and may be given up
+    _make_no_semaphores()
     threading.Thread(target=_end_with, args=(int(os.environ[OWNER]),), daemon=True).start()
