@@ -105,7 +105,7 @@ def endure(size: int, before: Verdicts) -> dict[str, object]:
     """Judge a mixture, group after group; what came of it."""
     verifiers = {kind: build_verifier(kind) for kind in KINDS if kind != "math"}
     mathematics = MathVerifier(TIMEOUT_S)
-    items = list(mixture(size))
+    items, others = list(mixture(size)), children()
     begin, cpu, found = time.perf_counter(), cpu_seconds(), []
     for start in range(0, size, GROUP):
         group = items[start : start + GROUP]
@@ -124,7 +124,7 @@ def endure(size: int, before: Verdicts) -> dict[str, object]:
     return {
         "items": size, "seconds": seconds, "cpu_seconds": spent,
         "statuses": dict(Counter(verdict.status for verdict in found)), "pathological": dict(odd),
-        "changed_verdicts": changed, "processes_left": len(children()),
+        "changed_verdicts": changed, "processes_left": len(children() - others),
     }  # fmt: skip
 
 

@@ -24,10 +24,10 @@ def describe_session(command: Sequence[str] | None = None) -> dict[str, Any]:
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": [_without_home(part) for part in (sys.argv if command is None else command)],
-        "scalerl": _version("scalerl"),
+        "scalerl": version_of("scalerl"),
         "commit": commit(),
         "python": platform.python_version(),
-        "packages": {package: _version(package) for package in PACKAGES},
+        "packages": {package: version_of(package) for package in PACKAGES},
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
     }
@@ -53,7 +53,8 @@ def _git(root: Path, *arguments: str) -> str | None:
     return done.stdout.strip()
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
+    """Of an installed package; None: it is not there."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ def test_inline_and_ray_are_the_same_run_at_k_0(
     make_run: MakeRun, cache: Path, tmp_path: Path, address: str, heard: Any, metrics: Metrics, gone: Any
 ) -> None:
     sync = "recipe.asynchrony.k=0"
+    before = policies()
     inline = train(make_run(sync), tmp_path / "inline", cache=cache)
     watcher = heard()
     ray = train_on_ray(make_run(sync, RAY), tmp_path / "ray", watcher=watcher, cache=cache, address=address)
@@ -40,6 +42,7 @@ def test_inline_and_ray_are_the_same_run_at_k_0(
         assert (mine.flops, mine.tokens) == (other.flops, other.tokens)
     for name in ("TrainerActor", "PolicyGenerator"):
         assert gone(name)
+    assert policies() == before  # the copy that the generator read
 
 
 def test_two_generators_learn_like_local(
@@ -90,6 +93,10 @@ def test_a_run_is_stopped_and_goes_on(
     second = train_on_ray(run, tmp_path / "run", watcher=heard(), cache=cache, address=address, resume=True)
     assert (second.reason, second.step) == ("budget", 12)
     assert [line["step"] for line in metrics(second.folder)] == list(range(1, 13))
+
+
+def policies() -> set[Path]:
+    return set(Path(tempfile.gettempdir()).glob("scalerl-policy-*"))
 
 
 def _error(one: TrainResult, two: TrainResult) -> float:

@@ -10,7 +10,6 @@ import platform
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from scalerl.errors import ScaleRLError
 from scalerl.pipeline.launch.ray.cluster import Cluster
 from scalerl.pipeline.launch.ray.drive import bundles_of, connected, train_on_cluster
 from scalerl.pipeline.observe import Silent
+from scalerl.runs.provenance import version_of
 
 ALIKE = ("python", "scalerl", "torch", "ray", "transformers")
 """What must be the same everywhere: objects are pickled between machines."""
@@ -44,7 +44,7 @@ class Probe:
 
 def installed() -> dict[str, str | None]:
     packages = (*ALIKE[1:], *_ENGINES)
-    return {"python": platform.python_version()} | {name: _version(name) for name in packages}
+    return {"python": platform.python_version()} | {name: version_of(name) for name in packages}
 
 
 def check_cluster(run: RunConfig, address: str | None, tell: Callable[[Finding], None]) -> bool:
@@ -117,10 +117,3 @@ class _Listening(Silent):
 
     def notice(self, text: str) -> None:
         self._lost.append(text)
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

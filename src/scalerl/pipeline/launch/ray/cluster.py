@@ -79,6 +79,7 @@ class Cluster:
         try:
             ray.init(**options)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            ray.shutdown()  # what had started already
             raise _refusal(address, error) from None
         return cls()
 
@@ -195,11 +196,6 @@ class Cluster:
 
         with suppress(RuntimeError, ValueError):
             remove_placement_group(group)
-
-
-def ray_version() -> str:
-    version: str = _ray().__version__
-    return version
 
 
 def _ray() -> Any:

@@ -120,7 +120,7 @@ class Fleet:
             return
         self._closed.set()
         self._listener.join()
-        stops = [self._calls.call(member.actor, "stop") for member in self._members if member.ready]
+        stops = [self._calls.call(member.actor, "stop") for member in self._members]  # a killed one would not tidy up
         end_s = time.monotonic() + _END_S
         while stops and (left_s := end_s - time.monotonic()) > 0:
             ended = self._calls.wait(stops, left_s)

@@ -100,9 +100,6 @@ class TrainerActor:
         """After the step under way."""
         self._stopping = True
 
-    def pid(self) -> int:
-        return os.getpid()
-
 
 class RankActor:
     """A rank from 1 on."""
@@ -153,8 +150,7 @@ class PolicyGenerator(GeneratorActor):
 
     def __init__(self, run: RunConfig, archive: Archive, version: int, threads: int, folder: str) -> None:
         _work_in(folder)
-        self._policy = tempfile.TemporaryDirectory(prefix="scalerl-policy-")
-        super().__init__(partial(_unpack_and_build, run, archive, Path(self._policy.name), version), version, threads)
+        super().__init__(partial(_unpack_and_build, run, archive, version), version, threads)
 
 
 class _RankActors:
@@ -242,10 +238,12 @@ def pack_folder(folder: Path) -> Archive:
     return {file.name: np.fromfile(file, np.uint8) for file in sorted(folder.iterdir()) if file.is_file()}
 
 
-def _unpack_and_build(run: RunConfig, archive: Archive, folder: Path, version: int) -> Writer:
-    for name, data in archive.items():
-        data.tofile(folder / name)
-    return build_generator(run, folder, version)
+def _unpack_and_build(run: RunConfig, archive: Archive, version: int) -> Writer:
+    """The files are gone once they are read: an actor that is killed later could not remove them."""
+    with tempfile.TemporaryDirectory(prefix="scalerl-policy-") as place:
+        for name, data in archive.items():
+            data.tofile(Path(place) / name)
+        return build_generator(run, Path(place), version)
 
 
 def _work_in(folder: str) -> None:
