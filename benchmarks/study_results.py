@@ -37,10 +37,13 @@ def studies() -> dict[str, Document]:
 
 
 def forecasts(documents: dict[str, Document], *, single: bool) -> list[Document]:
-    """Rows of single runs, or of cells: all seeds together, or the only one. The base is the same everywhere."""
+    """Rows of single runs, or of cells: all seeds together, or the only one. A base that was seen already is left out."""
     rows: dict[tuple[Any, ...], Document] = {}
-    for number, document in enumerate(documents.values()):
-        found = [row for row in document["extrapolation"]["rows"] if number == 0 or row["cell"] != document["base"]]
+    bases: set[float] = set()
+    for document in documents.values():
+        every = document["extrapolation"]["rows"]
+        found = [row for row in every if row["cell"] != document["base"] or row["actual"] not in bases]
+        bases |= {row["actual"] for row in every if row["cell"] == document["base"]}
         pooled = {row["cell"] for row in found if row["seed"] is None}
         for row in found:
             if (row["seed"] is not None) if single else (row["seed"] is None or row["cell"] not in pooled):
