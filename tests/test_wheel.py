@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,15 @@ def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def python(programs: Path, code: str, cwd: Path) -> str:
     return run(programs / "python", "-c", code, cwd=cwd).strip()
+
+
+def test_nothing_of_the_package_is_missing(wheel: Path) -> None:
+    """The build leaves out what .gitignore names: a line too wide once took `scalerl/runs` along."""
+    source = ROOT / "src"
+    files = (file for file in (source / "scalerl").rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+    with zipfile.ZipFile(wheel) as archive:
+        packed = set(archive.namelist())
+    assert {file.relative_to(source).as_posix() for file in files} - packed == set()
 
 
 def test_public_api_is_importable_without_torch(elsewhere: Path, tmp_path: Path) -> None:

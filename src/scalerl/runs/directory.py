@@ -2,8 +2,8 @@
 
 The pipeline writes it (`RunDirectory.check`, then `hold`); reports, resume and the command line read it (`open`).
 Bytes and their crash contracts are the business of `store` and `scalerl.folder`; checkpoints are written by the
-pipeline. A run is identified by its config without the budget, the frequency of checkpoints and the number of processes:
-they may change when a run goes on, and config.json then holds the latest.
+pipeline. A run is identified by its config without the budget, the frequency of checkpoints and the number of
+processes: they may change when a run goes on, and config.json then holds the latest.
 """
 
 from __future__ import annotations
