@@ -1,17 +1,19 @@
-"""`scalerl sft`: the warm start on its own: a small policy, trained on noisy solution traces.
+"""`scalerl sft`: supervised training before RL, of a real model on chat traces or of a small policy on made-up ones.
 
-Called by the typer application. `scalerl train` does the same by itself before step 0 and finds the result in the same
-cache; this command shows the policy, measures it, and can copy it out.
+Called by the typer application. With --model it is a real model, and everything else is in `sft_model`. Without, it is
+the warm start on its own: `scalerl train` does the same by itself before step 0 and finds the result in the same cache;
+this command shows the policy, measures it, and can copy it out.
 """
 
 from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scalerl.cli import options
+from scalerl.cli import options, sft_options
 from scalerl.cli.output import Outcome, text_of, to_json
 from scalerl.cli.settings import Asked, resolve
 from scalerl.errors import InputError
@@ -24,16 +26,68 @@ if TYPE_CHECKING:
 
 
 def sft(
+    model: sft_options.Model = None,
+    data: sft_options.Data = None,
+    held_out: sft_options.HeldOut = None,
+    epochs: sft_options.Epochs = None,
+    learning_rate: sft_options.LearningRate = None,
+    batch_tokens: sft_options.BatchTokens = None,
+    max_tokens: sft_options.MaxTokens = None,
+    too_long: sft_options.TooLong = None,
+    dtype: sft_options.Dtype = None,
     scale: options.Scale = None,
     config: options.ConfigFile = None,
     sets: options.Sets = None,
     seed: options.Seed = None,
-    out: options.PolicyFolder = None,
+    out: sft_options.Out = None,
     live: options.LiveView = None,
     json: options.Json = False,
 ) -> Outcome:
-    """Warm up a small policy by supervised training (or find it in the cache), and measure it on held-out problems."""
-    run = resolve(Asked(scale=scale, config=config, sets=tuple(sets or ()), seed=seed)).config
+    """Supervised training before RL: with --model a real model on chat traces; otherwise warm up a small policy (or
+    find it in the cache) and measure it on held-out problems.
+    """
+    real = {
+        "data": data, "held_out": held_out, "epochs": epochs, "learning_rate": learning_rate,
+        "batch_tokens": batch_tokens, "max_tokens": max_tokens, "too_long": too_long, "dtype": dtype,
+    }  # fmt: skip
+    if model is None:
+        _refuse(real, "--model, which names the model to train on traces")
+        return _small(Asked(scale=scale, config=config, sets=tuple(sets or ()), seed=seed), out, live, json)
+    _refuse({"scale": scale, "config": config}, "without --model only: they describe small policies")
+    return _real(real | {"model": model, "seed": _seed(seed)}, sets or [], out, live, json)
+
+
+def _seed(text: str | None) -> int | None:
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        raise InputError("--seed", text, "a whole number of at least 0") from None
+
+
+def _refuse(given: Mapping[str, object], allowed: str) -> None:
+    """Options of the one kind of training say nothing to the other."""
+    names = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
+    if names:
+        raise InputError(", ".join(names), allowed=allowed)
+
+
+def _real(given: Mapping[str, object], sets: Sequence[str], out: str | None, live: bool | None, json: bool) -> Outcome:
+    from scalerl.cli.train import check_installed
+    from scalerl.supervised.settings import load_settings
+
+    if not given["data"]:
+        raise InputError("nothing to train on", allowed="--data FILE with traces: JSONL or Parquet")
+    if out is None:
+        raise InputError("no place for the policy", allowed="--out DIR")
+    settings = load_settings({name: None if value == [] else value for name, value in given.items()}, sets)
+    check_installed()
+    from scalerl.cli.sft_model import sft_model
+
+    return sft_model(settings, Path(out), live, json)
+
+
+def _small(asked: Asked, out: str | None, live: bool | None, json: bool) -> Outcome:
+    run = resolve(asked).config
     if run.scale.warm_start.kind != "sft":
         raise InputError("scale.warm_start.kind", run.scale.warm_start.kind, "sft: nothing else is a warm start")
     from scalerl.cli.train import check_installed
