@@ -1,0 +1,160 @@
+"""Which rows share text with an evaluation file: the same prompt, or n words in a row.
+
+Used by `survey`. The evaluation's n-grams are kept in memory as sorted 64-bit hashes with the number of their row; the
+rows of the dataset stream past them in batches. Words are runs of letters and digits in lower case, so punctuation,
+spacing and LaTeX's braces do not hide a copy. An n-gram that more than `COMMON` evaluation problems share is an
+instruction, not a problem, and is left out. A text shorter than n words is compared whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+Hashes = npt.NDArray[np.uint64]
+NGRAM = 13
+"""Words; as for GPT-3 and most models since."""
+COMMON = 10
+SHOWN = 5
+LISTED = 1000
+"""Rows that are listed by number; all of them are counted."""
+
+_WORD = re.compile(r"[^\W_]+")
+_MULTIPLIER = 0x9E3779B97F4A7C15
+_WRAP = 1 << 64
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """A row of the dataset and what it shares with a problem of the evaluation."""
+
+    row: int
+    problem: int
+    """Number of the evaluation's row."""
+    words: str
+    """What both have; of a whole prompt, its beginning."""
+    whole: bool
+
+
+@dataclass
+class Overlap:
+    """One evaluation file and what was found of it."""
+
+    label: str
+    ngram: int = NGRAM
+    problems: int = 0
+    short: int = 0
+    """Problems of less than n words, which are only found whole."""
+    common: int = 0
+    """n-grams that too many problems share."""
+    same: int = 0
+    """Rows that are a problem of the evaluation, spacing, case and punctuation aside."""
+    sharing: int = 0
+    """Other rows with n words in a row from a problem."""
+    met: set[int] = field(default_factory=set)
+    """Problems that were found."""
+    rows: list[int] = field(default_factory=list)
+    """The first rows that were found."""
+    meetings: list[Meeting] = field(default_factory=list)
+
+    def note(self, meeting: Meeting) -> None:
+        self.same += meeting.whole
+        self.sharing += not meeting.whole
+        self.met.add(meeting.problem)
+        if len(self.rows) < LISTED:
+            self.rows.append(meeting.row)
+        if len(self.meetings) < SHOWN:
+            self.meetings.append(meeting)
+
+
+def words_of(text: str) -> list[str]:
+    return _WORD.findall(text.casefold())
+
+
+class EvaluationIndex:
+    """The texts of one evaluation file. First `add` all of them, then `look`."""
+
+    def __init__(self, label: str, ngram: int = NGRAM) -> None:
+        self.found = Overlap(label, ngram)
+        self._ngram = ngram
+        self._whole: dict[str, int] = {}
+        self._grams: list[Hashes] = []
+        self._owners: list[int] = []
+        self._index: tuple[Hashes, npt.NDArray[np.int64]] | None = None
+
+    def add(self, number: int, prompt: str) -> None:
+        words = words_of(prompt)
+        self.found.problems += 1
+        self._whole.setdefault(" ".join(words), number)
+        if len(words) < self._ngram:
+            self.found.short += 1
+            return
+        self._grams.append(np.unique(_grams(_hashes(words), self._ngram)))
+        self._owners.append(number)
+
+    def look(self, numbers: Sequence[int], texts: Sequence[Sequence[str]]) -> None:
+        """Some rows of the dataset, as words."""
+        partly = self._partly(texts)
+        for place, (number, words) in enumerate(zip(numbers, texts, strict=True)):
+            joined = " ".join(words)
+            problem = self._whole.get(joined)
+            if problem is not None and words:
+                self.found.note(Meeting(number, problem, joined[:200], whole=True))
+            elif place in partly:
+                start, problem = partly[place]
+                shared = " ".join(words[start : start + self._ngram])
+                self.found.note(Meeting(number, problem, shared, whole=False))
+
+    def _partly(self, texts: Sequence[Sequence[str]]) -> dict[int, tuple[int, int]]:
+        """For each text with an n-gram of the evaluation: where its first one begins, and whose it is."""
+        known, owners = self._ready()
+        lengths = np.array([len(words) for words in texts], dtype=np.int64)
+        flat = _hashes([word for words in texts for word in words])
+        if not len(known) or len(flat) < self._ngram:
+            return {}
+        grams = _grams(flat, self._ngram)
+        text_of = np.repeat(np.arange(len(texts)), lengths)
+        inside = text_of[: len(grams)] == text_of[self._ngram - 1 :]  # begins and ends in one text
+        places = np.minimum(np.searchsorted(known, grams), len(known) - 1)
+        hits = np.flatnonzero((known[places] == grams) & inside)
+        starts = np.cumsum(lengths) - lengths
+        rows, first = np.unique(text_of[hits], return_index=True)
+        return {
+            int(row): (int(hits[i] - starts[row]), int(owners[places[hits[i]]]))
+            for row, i in zip(rows, first, strict=True)
+        }
+
+    def _ready(self) -> tuple[Hashes, npt.NDArray[np.int64]]:
+        if self._index is None:
+            self._index = self._sorted()
+            self._grams, self._owners = [], []
+        return self._index
+
+    def _sorted(self) -> tuple[Hashes, npt.NDArray[np.int64]]:
+        if not self._grams:
+            return np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
+        grams = np.concatenate(self._grams)
+        owners = np.repeat(np.array(self._owners, dtype=np.int64), [len(one) for one in self._grams])
+        known, first, counts = np.unique(grams, return_index=True, return_counts=True)
+        kept = counts <= COMMON
+        self.found.common = int((~kept).sum())
+        return known[kept], owners[first[kept]]
+
+
+def _hashes(words: Sequence[str]) -> Hashes:
+    """Of this process only: Python's own are fast, and salted anew in each."""
+    return np.fromiter(map(hash, words), dtype=np.int64, count=len(words)).view(np.uint64)
+
+
+def _grams(hashes: Hashes, ngram: int) -> Hashes:
+    """One hash for every n words in a row."""
+    total = np.zeros(len(hashes) - ngram + 1, dtype=np.uint64)
+    factor = 1
+    for offset in range(ngram):
+        total += hashes[offset : len(hashes) - ngram + 1 + offset] * np.uint64(factor)
+        factor = factor * _MULTIPLIER % _WRAP
+    return total
