@@ -40,6 +40,7 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 from engine_vllm import ANSWER
 from scalerl.pipeline.engines import EmbeddedEngine
 from scalerl.pipeline.types import EngineSettings, GroupRequest
+from scalerl.policy.mark import NO_MARK
 
 RESULTS = Path(__file__).parent / "results" / "engine.json"
 REQUESTS, ROWS, PROMPT, MAX_RESPONSE, EOS_ID, VOCABULARY = 512, 256, 16, 64, 1, 48
@@ -86,7 +87,7 @@ def build_prompts() -> list[list[int]]:
 
 def engine_run(model: LlamaForCausalLM, prompts: list[list[int]], *, fused: bool) -> Run:
     settings = EngineSettings(
-        rows=ROWS, max_response=MAX_RESPONSE, max_prompt=PROMPT, eos_id=EOS_ID, end_thinking_ids=(), phrase_ids=(),
+        rows=ROWS, max_response=MAX_RESPONSE, max_prompt=PROMPT, eos_id=EOS_ID, end_thinking=NO_MARK, phrase_ids=(),
         temperature=1.0, fp32_head=True,
     )  # fmt: skip
     with (

@@ -31,7 +31,9 @@ from scalerl.pipeline.microbatches import micro_batches
 from scalerl.pipeline.scoring import Scoring, score
 from scalerl.pipeline.settings import engine_settings
 from scalerl.pipeline.types import Group, GroupRequest, Rollout
-from scalerl.policy.load import LoadedPolicy, encode_prompt, load_policy
+from scalerl.policy.chat import Dialogue
+from scalerl.policy.load import LoadedPolicy, load_policy
+from scalerl.policy.text import encode_prompt
 from scalerl.recipe import Plan
 from scalerl.tasks import Verdict, build_task
 
@@ -58,7 +60,7 @@ class Mismatch:
 
 def generate(run: RunConfig, policy: LoadedPolicy, *, fp32: bool) -> list[Group]:
     """Rollouts with the engine's own log-probs. Nothing is judged here."""
-    settings = engine_settings(run, policy.tokenizer, temperature=1.0, fp32=fp32)
+    settings = engine_settings(run, Dialogue(policy.tokenizer, run.scale.chat), temperature=1.0, fp32=fp32)
     engine = EmbeddedEngine(policy.model, settings)
     problems = build_task(run.scale.task_settings, seed=run.seed).problems("train")[:PROMPTS]
     requests = [

@@ -37,7 +37,7 @@ def studies() -> dict[str, Document]:
 
 
 def forecasts(documents: dict[str, Document], *, single: bool) -> list[Document]:
-    """Rows of single runs, or of cells: all seeds together, or the only one. A base that was seen already is left out."""
+    """Rows of single runs, or of cells: all seeds together, or the only one. A base that was seen is left out."""
     rows: dict[tuple[Any, ...], Document] = {}
     bases: set[float] = set()
     for document in documents.values():

@@ -22,7 +22,8 @@ from scalerl.pipeline.launch.open import OnThisMachine
 from scalerl.pipeline.schedule import schedule_of
 from scalerl.pipeline.trainer import Trainer
 from scalerl.pipeline.types import Group
-from scalerl.policy.load import LoadedPolicy, encode_prompt, load_policy, read_policy
+from scalerl.policy.load import LoadedPolicy, load_policy, read_policy
+from scalerl.policy.text import encode_prompt
 from scalerl.tasks import build_task
 
 PROMPTS, ROLLOUTS, MAX_TOKENS = 8, 8, 16
@@ -83,8 +84,7 @@ def mean_prompt(start: LoadedPolicy) -> int:
 class Ours:
     """A run of ours that makes steps when it is told to."""
 
-    def __init__(self, launcher: str, start: LoadedPolicy) -> None:
-        run = run_config(launcher)
+    def __init__(self, run: RunConfig, start: LoadedPolicy) -> None:
         base = ground(run, start.tokenizer)
         model = read_policy(start.folder, run.scale.model.dtype)
         self._max_age = schedule_of(run.recipe.asynchrony).max_age

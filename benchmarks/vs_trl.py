@@ -39,7 +39,7 @@ from typing import Any
 import torch
 
 from scalerl.policy.load import default_cache
-from trl_case import MAX_TOKENS, PROMPTS, ROLLOUTS, Chunk, Gemm, Ours, mean_prompt, problems, start_policy
+from trl_case import MAX_TOKENS, PROMPTS, ROLLOUTS, Chunk, Gemm, Ours, mean_prompt, problems, run_config, start_policy
 
 RESULTS = Path(__file__).parent / "results" / "vs_trl.json"
 LEAST_RATIO, WANTED_SHARE = 2.5, 0.5
@@ -54,9 +54,13 @@ Sides = dict[str, Callable[[], Chunk]]
 class Theirs:
     """The process of TRL."""
 
-    def __init__(self, python: str, policy: Path, folder: Path) -> None:
-        (folder / "problems.json").write_text(json.dumps(problems()))
-        command = [python, str(Path(__file__).with_name("trl_side.py")), str(policy), str(folder / "problems.json")]
+    def __init__(
+        self, python: str, policy: Path, folder: Path, asked: list[dict[str, str]], settings: dict[str, Any]
+    ) -> None:
+        """`settings`: of GRPOConfig, in the place of those in trl_side.py."""
+        (folder / "problems.json").write_text(json.dumps(asked))
+        script = str(Path(__file__).with_name("trl_side.py"))
+        command = [python, script, str(policy), str(folder / "problems.json"), "--set", json.dumps(settings)]
         offline = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "WANDB_DISABLED": "true"}
         with (folder / "trl.log").open("w") as log:
             self._process = subprocess.Popen(
@@ -116,9 +120,9 @@ def compare(options: argparse.Namespace) -> tuple[dict[str, dict[str, float]], f
     start = start_policy(options.cache, untrained=options.untrained)
     num_steps: int = options.steps
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
-        theirs = stack.enter_context(closing(Theirs(options.trl_python, start.folder, Path(scratch))))
-        inline = stack.enter_context(closing(Ours("inline", start)))
-        local = stack.enter_context(closing(Ours("local", start)))
+        theirs = stack.enter_context(closing(Theirs(options.trl_python, start.folder, Path(scratch), problems(), {})))
+        inline = stack.enter_context(closing(Ours(run_config("inline"), start)))
+        local = stack.enter_context(closing(Ours(run_config("local"), start)))
         gemm = Gemm(start.model, mean_prompt(start), round(inline.steps(num_steps).mean_length))
         theirs.steps(1, num_steps)
         local.steps(num_steps)

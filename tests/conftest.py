@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -28,6 +29,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if os.environ.get("SCALERL_VLLM"):
         pytest.fail("SCALERL_VLLM is set, and there is no vLLM: scripts/install_vllm.sh", pytrace=False)
     pytest.skip("vLLM has an environment of its own: make test-vllm")
+
+
+@pytest.fixture(scope="session")
+def chat_tokenizer() -> Callable[..., Any]:
+    """`chat_tokenizer(template, special=("<think>",))`: a tokenizer as real models have it; ChatML unless told."""
+    from .chat_tokenizer import tokenizer_of
+
+    return tokenizer_of
 
 
 @pytest.fixture

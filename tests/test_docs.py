@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         rows = "".join(f"{c},{v}\n" for c, v in zip(*curve(ceiling), strict=True))
         (tmp_path / f"{name}.csv").write_text("gpu_hours,pass_rate\n0,0.28\n" + rows)
     (tmp_path / "verl.jsonl").write_text(verl_log())
+    for name in ("gsm8k", "dapo", "evaluation"):
+        shutil.copy(ROOT / "tests" / "data" / f"{name}.jsonl", tmp_path)
     finished_run(tmp_path / "runs" / "scalerl-laptop-seed0")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SCALERL_CACHE", str(tmp_path / "cache"))
@@ -67,6 +70,7 @@ def finished_run(path: Path) -> None:
             counts = {"num_problems": 256, "num_samples": 4, "num_judged": 1024}
             measured = {"standard_error": 0.02, "truncation_rate": 0.02, "mean_length": 30.0}
             downstream = {"downstream/harder": 0.7 * rate, "downstream/harder/num_judged": 512}
+            downstream |= {"part/goals": 0.8 * rate, "part/goals/num_judged": 256}
             line = {"step": step, "pass_rate": rate, **counts, **measured, "ledger": ledger, "wall_s": 1.0}
             run.evals.append({**line, **downstream})
             run.metrics.append({"step": step, "ledger": ledger, "wall_s": 1.0})

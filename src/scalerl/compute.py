@@ -68,9 +68,10 @@ class ForwardCost:
         """`attended`: for each token the number of positions it looks at, itself included, summed over tokens."""
         return 2.0 * self.active_parameters * tokens + 4.0 * self.layers * self.attention_width * attended
 
-    def training_flops(self, tokens: int, attended: int) -> float:
-        """The backward pass costs twice the forward pass."""
-        return 3.0 * self.flops(tokens, attended)
+    def training_flops(self, tokens: int, attended: int, *, frozen: bool = False) -> float:
+        """The backward pass costs twice the forward pass: half of it for what went in, half for the weights. `frozen`:
+        the weights need none, and the adapters beside them are too small to count."""
+        return (2.0 if frozen else 3.0) * self.flops(tokens, attended)
 
 
 def causal_attended(length: int, start: int = 0) -> int:

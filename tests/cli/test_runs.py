@@ -92,6 +92,22 @@ def test_show(run: Run, tmp_path: Path) -> None:
     assert max(map(len, ran.out.splitlines())) <= 80
 
 
+def test_show_the_gain_over_step_0(run: Run, tmp_path: Path) -> None:
+    train(tmp_path / "first")
+    assert run("runs", "show", "first", "--json").document["gain"] is None  # no results by problem
+    folder = tmp_path / "first" / "evals"
+    folder.mkdir()
+    for step, correct in ((0, [0, 1, 0, 1]), (6000, [2, 2, 1, 1])):
+        problems = {f"p{i}": {"correct": one, "judged": 2} for i, one in enumerate(correct)}
+        saved = {"step": step, "num_samples": 2, "problems": problems}
+        (folder / f"step-{step:06}.json").write_text(json.dumps(saved))
+    words = "Step 6,000 against step 0: +0.500 +- 0.204, paired over 4 problems (p = 0.092)"
+    assert words in " ".join(run("runs", "show", "first").out.split())
+    gain = run("runs", "show", "first", "--json").document["gain"]
+    assert (gain["step"], gain["num_problems"]) == (6000, 4)
+    assert gain["p_value"] == pytest.approx(0.0917, abs=1e-4)
+
+
 def test_show_as_json(run: Run, tmp_path: Path) -> None:
     train(tmp_path / "first", reason="interrupted")
     document = run("runs", "show", "first", "--json").document

@@ -117,7 +117,7 @@ def test_the_length_control_must_fit_into_the_budget_of_the_set() -> None:
 def test_a_larger_share_is_held_out_only_where_nothing_is_shared_with_training(changes: str, refused: bool) -> None:
     given = f"{KEY}.x={{task={{{changes}}}}}"
     if not refused:
-        assert load_run(overrides=[given]).config.downstream("x").scale.task.held_out_share >= 0.1
+        assert load_run(overrides=[given]).config.set_task("x").held_out_share >= 0.1
         return
     with pytest.raises(InputError, match=r"x.task.held_out_share: got 0.5; allowed: at most scale.task.held_out_share"):
         load_run(overrides=[given])
@@ -136,10 +136,13 @@ def test_a_study_takes_sets_in_its_base_and_can_leave_out_those_of_its_scale() -
 
 def test_the_examples_of_the_docs_are_configs(tmp_path: Path) -> None:
     docs = Path(__file__).parents[2] / "docs"
-    (given,) = re.findall(r"```toml\n(\[scale.evaluation.*?)```", (docs / "train.md").read_text(), re.DOTALL)
-    (tmp_path / "config.toml").write_text(given)
-    run = load_run(file=tmp_path / "config.toml").config
+    own, given, mixture = re.findall(r"```toml\n(.*?)```", (docs / "downstream.md").read_text(), re.DOTALL)
+    for name, text in (("suite", own), ("config", given), ("mixture", mixture)):
+        (tmp_path / f"{name}.toml").write_text(text)
+    run = load_run(file=tmp_path / "config.toml", suites=[str(tmp_path / "suite.toml")]).config
     assert run.scale.evaluation.downstream["harder"].every == 2
+    assert run.downstream("olympiad").scale.tokens.thinking == 8000
+    assert load_run(file=tmp_path / "mixture.toml").config.scale.task.kind == "mixture"
     (line,) = re.findall(
         r'^    (base.set."scale.evaluation.downstream.*)$', (docs / "study.md").read_text(), re.MULTILINE
     )

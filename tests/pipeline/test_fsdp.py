@@ -134,10 +134,9 @@ def _weights(folder: Path) -> Path:
 
 
 def save(root: Path, step: int, learner: Trainer, policy: Path) -> checkpoint.Checkpoint:
-    write = learner.write_shards if learner.num_ranks > 1 else None
     parts = {"trainer": learner.snapshot()}
     tokenizer = read_tokenizer(policy)
-    checkpoint.save(root, step, parts, model=learner.model, tokenizer=tokenizer, write_shards=write)
+    checkpoint.save(root, step, parts, model=learner.model, tokenizer=tokenizer, write_parts=learner.write_parts)
     found = checkpoint.load_newest(root)
     assert found is not None
     return found
@@ -227,12 +226,12 @@ def test_a_damaged_shard_is_found(
 def test_shards_that_cannot_be_written_are_one_error_and_no_rank_is_lost(
     make_run: MakeRun, policy: Path, second: ProcessPoolExecutor, batches: Any, tmp_path: Path
 ) -> None:
-    taken = tmp_path / "taken"
+    taken = tmp_path / "shards"
     taken.write_text("a file")
     with opened(make_run(RATE), policy, second) as two:
         steps(two, batches, 0, 1)
-        with pytest.raises(StorageError, match=r"taken: cannot be written"):
-            two.write_shards(taken)
+        with pytest.raises(StorageError, match=r"shards: cannot be written"):
+            two.write_parts(tmp_path)
         assert steps(two, batches, 1, 2)[0]["loss"] is not None
 
 

@@ -12,6 +12,19 @@ from scalerl.errors import InputError
 from scalerl.pipeline.launch.inline import InlineFeed
 from scalerl.pipeline.session import train
 from scalerl.pipeline.types import Snapshot
+from scalerl.runs import RunDirectory
+
+
+def test_an_evaluation_ends_with_the_generator(
+    make_run: Callable[..., RunConfig], cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: InlineFeed) -> None:
+        raise InputError("a model", "broken")
+
+    monkeypatch.setattr(InlineFeed, "attend", fail)
+    with pytest.raises(InputError, match="a model"):
+        train(make_run("scale.budget.amount=1"), tmp_path / "run", cache=cache)
+    assert not RunDirectory.open(tmp_path / "run").evals.read()
 
 
 def test_a_session_that_cannot_go_on_closes_its_generator(

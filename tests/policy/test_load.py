@@ -13,14 +13,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from scalerl.config import RunConfig, load_run
 from scalerl.errors import InputError
 from scalerl.policy import Progress, TinyLlama, build_policy
-from scalerl.policy.load import (
-    default_cache,
-    encode_phrase,
-    encode_prompt,
-    end_of_text,
-    load_policy,
-    read_policy,
-)
+from scalerl.policy.load import default_cache, load_policy, read_policy
+from scalerl.policy.text import encode_phrase, encode_prompt, end_of_text
 
 SMALL = [
     "scale.model.layers=1", "scale.model.width=16", "scale.model.heads=2", "scale.model.feed_forward=24",

@@ -1,4 +1,7 @@
-"""Tasks from JSONL and Parquet files: reading, splitting, verifying, and every way a file can be wrong."""
+"""Tasks from JSONL and Parquet files: reading, splitting, verifying, and every way a file can be wrong.
+
+Other formats and the layouts of known datasets are in `data`.
+"""
 
 import json
 from pathlib import Path
@@ -8,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from scalerl.config.task import FileTask as FileConfig
 from scalerl.errors import InputError
-from scalerl.tasks import FileTask, Problem, build_task
+from scalerl.tasks import FileTask, Problem, build_task, files
 
 ROWS: list[dict[str, Any]] = [{"prompt": f"What is {i} + {i}?", "answer": 2 * i, "level": i % 3} for i in range(60)]
 
@@ -65,6 +69,65 @@ def test_pools_can_be_cut(tmp_path: Path) -> None:
     whole, cut = FileTask(path=path), FileTask(path=path, train_problems=5, held_out_problems=2)
     assert cut.problems("train")[0:] == whole.problems("train")[:5]
     assert cut.problems("held_out")[0:] == whole.problems("held_out")[:2]
+
+
+def test_reading_ends_with_the_last_problem_that_is_wanted(tmp_path: Path) -> None:
+    """What follows may be anything: it is never read."""
+    path = Path(write_jsonl(tmp_path / "a.jsonl", ROWS))
+    options: dict[str, Any] = {"train_problems": 5, "held_out_problems": 2}
+    whole = FileTask(path=str(path), **options)
+    path.write_bytes(path.read_bytes() + b'{"prompt": broken\n')
+    assert everything(FileTask(path=str(path), **options)) == everything(whole)
+    with pytest.raises(InputError, match=r"line 61: broken JSON"):
+        FileTask(path=str(path))
+    held_out = write_jsonl(tmp_path / "b.jsonl", ROWS[:3])
+    cut = FileTask(path=str(path), held_out_path=held_out, train_problems=5)
+    assert [p.prompt for p in cut.problems("train")[0:]] == [row["prompt"] for row in ROWS[3:8]]
+
+
+def test_more_problems_than_memory_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_LOOKED_AT", 30)
+    path = write_jsonl(tmp_path / "a.jsonl", ROWS)
+    with pytest.raises(InputError, match=r"too many problems to keep in memory: got 'more than 30'; .*train_problems"):
+        FileTask(path=path)
+    assert FileTask(path=path, train_problems=12, held_out_problems=1).problems("train").size == 12
+    with pytest.raises(InputError, match="a larger held_out_share"):
+        FileTask(path=path, train_problems=3, held_out_problems=1, held_out_share=1e-9)
+
+
+def test_rows_that_cannot_be_used_are_left_out_when_asked(tmp_path: Path) -> None:
+    rows = [*ROWS, {"prompt": "", "answer": 1}, {"prompt": "q"}, {"prompt": "r", "answer": "none"},
+            {**ROWS[0], "answer": 99}]  # fmt: skip
+    path = Path(write_jsonl(tmp_path / "a.jsonl", rows))
+    path.write_text("".join(path.read_text().splitlines(keepends=True)) + "oops\n")
+    task = FileTask(path=str(path), verifier="number", skip_unusable=True)
+    clean = FileTask(path=write_jsonl(tmp_path / "b.jsonl", ROWS), verifier="number")
+    assert everything(task) == everything(clean)
+    assert build_task(task.settings) == task
+    with pytest.raises(InputError, match="line 61"):
+        FileTask(path=str(path), verifier="number")
+
+
+def test_a_file_in_which_nothing_can_be_used(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", [{"prompt": "p", "answer": ""}])
+    with pytest.raises(
+        InputError, match=r"no problems in the file that can be used \(the first: .*line 1: empty answer"
+    ):
+        FileTask(path=path, skip_unusable=True)
+
+
+def test_the_config_of_an_older_run_is_written_as_it_was() -> None:
+    """Its digest depends on it."""
+    before = {
+        "kind": "file", "path": "a.jsonl", "held_out_path": "", "prompt_key": "prompt", "answer_key": "answer",
+        "verifier": "exact", "thinking": True, "train_problems": 0, "held_out_share": 0.1,
+    }  # fmt: skip
+    assert FileConfig(kind="file", path="a.jsonl").model_dump() == before
+    assert FileConfig.model_validate(before).model_dump() == before
+    assert list(FileConfig(kind="file", path="a.jsonl").model_dump()) == list(before)
+    new = FileConfig(kind="file", path="a.jsonl", layout="gsm8k", skip_unusable=True).model_dump()
+    assert new == before | {"layout": "gsm8k", "skip_unusable": True, "verifier": "auto"}
+    assert FileConfig.model_validate(new).settings == FileConfig.model_validate(new).settings | {"layout": "gsm8k"}
 
 
 def test_a_prompt_that_occurs_twice_is_one_problem(tmp_path: Path) -> None:
@@ -125,6 +188,8 @@ BAD = {
     "two answers": (GOOD + GOOD + '{"prompt": "p", "answer": "b"}\n',
                     ["line 3", "a second answer to one prompt: got 'b'", "'a', as in", "line 1"]),
     "too few": (GOOD, ["too few held-out problems: got 1", "at most 0", "held_out_share", "held_out_path"]),
+    "half a character": (GOOD + '{"prompt": "\\ud83d", "answer": "a"}\n', ["line 2", "half a character in 'prompt'"]),
+    "half an answer": (GOOD + '{"prompt": "q", "answer": "x\\udc00"}\n', ["line 2", "half a character in 'answer'"]),
     "csv": ("prompt,answer\np,a\n", ["not a task file", "JSONL or Parquet"]),
 }  # fmt: skip
 

@@ -13,8 +13,12 @@ from scalerl import __version__
 from scalerl.cli.backtest import backtest
 from scalerl.cli.cluster_check import cluster_check
 from scalerl.cli.compare import compare
+from scalerl.cli.data import build_data
 from scalerl.cli.decide import decide
+from scalerl.cli.evaluate import evaluate
+from scalerl.cli.export_config import export_config
 from scalerl.cli.fit import fit
+from scalerl.cli.models import build_models
 from scalerl.cli.plan import plan
 from scalerl.cli.read import read
 from scalerl.cli.report import report
@@ -53,8 +57,11 @@ def build() -> Any:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True, help=PURPOSE, epilog=EXAMPLES)(_root)
-    for command in (train, sft, read, fit, compare, decide, backtest, report, watch, plan, cluster_check):
+    for command in (train, sft, evaluate, read, fit, compare, decide, backtest, report, watch, plan, cluster_check):
         app.command()(command)
+    app.command()(export_config)
+    app.add_typer(build_models(), name="models")
+    app.add_typer(build_data(), name="data")
     app.add_typer(build_runs(), name="runs")
     app.add_typer(build_study(), name="study")
     return typer.main.get_command(app)

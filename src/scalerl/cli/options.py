@@ -260,6 +260,14 @@ Sets = Annotated[
         help="Change one value, e.g. recipe.loss.cap=8; repeatable. --dry-run lists the keys.",
     ),
 ]  # fmt: skip
+Suites = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--suite", metavar="NAME[=FILE]", rich_help_panel=WHAT,
+        help="Measure on it too: aime24, aime25, math500 (from the hub, or from your FILE), or a .toml file of sets; "
+        "repeatable.",
+    ),
+]  # fmt: skip
 Seed = Annotated[
     str | None,
     typer.Option("--seed", metavar="N", rich_help_panel=WHAT, help="Of everything random. Default: 0."),
@@ -329,10 +337,6 @@ LiveView = Annotated[
         help="A live view on standard error, or plain lines. Default: live on a terminal.",
     ),
 ]  # fmt: skip
-PolicyFolder = Annotated[
-    str | None,
-    typer.Option("--out", metavar="DIR", rich_help_panel=OUT, help="Copy the policy into this new folder."),
-]
 
 WATCH, ALERT = "How to watch", "When to end, whom to tell"
 Watched = Annotated[

@@ -199,7 +199,8 @@ def _picture(
     if len(made) > 1 and all(fit.law == "sigmoid" and fit.method == "varpro" for fit in made):
         plot_comparison(made, path, comparison=compare(made, reference=reference), budgets=budgets, title=title)
     else:
-        plot_fits(made, path, budgets=budgets, target=next(iter(asked.targets), None), title=title)
+        sets = gathered[0].run.sets if len(gathered) == 1 else ()
+        plot_fits(made, path, budgets=budgets, target=next(iter(asked.targets), None), title=title, sets=sets)
     return Outcome(f"Picture: {path}\n", (*notes, *_problems(gathered)))
 
 

@@ -17,11 +17,13 @@ from rich.text import Text
 
 from scalerl import numbers
 from scalerl.cli.budget import budget_words
+from scalerl.cli.set_table import sets_table
 from scalerl.compute import ROLES
 from scalerl.report.plain import Printable
 
 if TYPE_CHECKING:
     from scalerl.config import RunConfig
+    from scalerl.report.set_results import SetResult
     from scalerl.runs import RunSummary
 
 STATE_STYLES = {
@@ -53,11 +55,20 @@ def runs_table(runs: Sequence[RunSummary]) -> RenderableType:
 
 
 def run_page(
-    run: RunSummary, config: RunConfig, evaluations: Sequence[Mapping[str, Any]], resume: str | None
+    run: RunSummary,
+    config: RunConfig,
+    evaluations: Sequence[Mapping[str, Any]],
+    gain: Mapping[str, Any] | None,
+    sets: Sequence[SetResult],
+    resume: str | None,
 ) -> RenderableType:
     """Everything about one run."""
     parts: list[RenderableType] = [_heading(run), _settings(run, config)]
     parts.append(_evaluations(evaluations) if evaluations else Text("No evaluations yet."))
+    if gain is not None:
+        parts.append(Text(_gain_words(gain)))
+    if sets:
+        parts.append(sets_table(sets))
     parts.append(_compute(run))
     parts.append(Text(_last_lines(run, resume), overflow="fold"))
     return Printable(Group(*(piece for part in parts for piece in (part, Text("")))))
@@ -123,9 +134,9 @@ def _settings(run: RunSummary, config: RunConfig) -> Table:
 def set_words(config: RunConfig, name: str) -> str:
     """`numbers = 8; 128 problems x 4, every evaluation`."""
     found, own = config.scale.evaluation.downstream[name], config.downstream(name).scale.evaluation
-    changes = ", ".join(f"{key} = {value}" for key, value in found.task.items())
+    changes = ", ".join(f"{key} = {value}" for key, value in found.task.items() if not found.whole or key == "path")
     often = "every evaluation" if found.every == 1 else f"every {found.every} evaluations"
-    return f"{changes}; {own.problems} problems x {own.samples}, {often}"
+    return f"{changes}; {own.problems or 'all'} problems x {own.samples}, {often}"
 
 
 def _evaluations(evaluations: Sequence[Mapping[str, Any]]) -> Table:
@@ -146,6 +157,14 @@ def _evaluations(evaluations: Sequence[Mapping[str, Any]]) -> Table:
             _percent(record.get("truncation_rate")), numbers.number(record.get("mean_length")),
         )  # fmt: skip
     return table
+
+
+def _gain_words(gain: Mapping[str, Any]) -> str:
+    """Of the last evaluation over the first."""
+    error = "" if gain["standard_error"] is None else f" +- {gain['standard_error']:.3f}"
+    chance = "" if gain["p_value"] is None else f" (p = {gain['p_value']:.2g})"
+    paired = f"paired over {gain['num_problems']:,} problems{chance}"
+    return f"Step {gain['step']:,} against step 0: {gain['value']:+.3f}{error}, {paired}"
 
 
 def _spread(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

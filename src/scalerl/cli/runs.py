@@ -6,7 +6,9 @@ Called by the typer application. Everything comes from `scalerl.runs`; how it lo
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,7 +18,7 @@ from scalerl.cli.output import Document, Outcome, text_of, to_json
 
 if TYPE_CHECKING:
     from scalerl.config import RunConfig
-    from scalerl.runs import RunSummary
+    from scalerl.runs import RunDirectory, RunSummary
 
 PURPOSE = "List the runs below a folder, or show one: state, pass rate, compute, checkpoints, how to go on."
 
@@ -55,10 +57,12 @@ def list_(root: Root = ".", json: options.Json = False) -> Outcome:
 
 def show(run: Run, json: options.Json = False) -> Outcome:
     """Show one run: state, settings, evaluations, compute, checkpoints."""
+    from scalerl.report.set_results import read_sets
     from scalerl.runs import RunDirectory, read_sessions, summarise
 
     directory, summary = RunDirectory.open(run), summarise(run)
     evaluations, resume = directory.evals.read(), resume_command(summary, directory.config)
+    sets, gain = read_sets(directory, evaluations), gain_over_start(directory, evaluations)
     if json:
         from scalerl.config import to_dict
 
@@ -66,13 +70,29 @@ def show(run: Run, json: options.Json = False) -> Outcome:
             "identity": directory.identity,
             "resume": resume,
             "evaluations": evaluations,
+            "sets": [asdict(one) for one in sets],
+            "gain": gain,
             "sessions": read_sessions(directory.path),
             "config": to_dict(directory.config),
         }
         return Outcome(to_json(summary.to_dict() | details))
     from scalerl.cli.run_tables import run_page
 
-    return Outcome(text_of([run_page(summary, directory.config, evaluations, resume)]))
+    return Outcome(text_of([run_page(summary, directory.config, evaluations, gain, sets, resume)]))
+
+
+def gain_over_start(directory: RunDirectory, evaluations: Sequence[Mapping[str, Any]]) -> Document | None:
+    """The last held-out evaluation against that of step 0, problem by problem; None where one of them is missing."""
+    from scalerl.runs.scores import HELD_OUT, p_value, paired_difference, read_results
+
+    if len(evaluations) < 2 or evaluations[0]["step"] != 0:
+        return None
+    last = evaluations[-1]["step"]
+    before, after = (read_results(directory.evaluation_file(step)).get(HELD_OUT) for step in (0, last))
+    found = None if before is None or after is None else paired_difference(before, after)
+    if found is None:
+        return None
+    return {"step": last, **asdict(found), "p_value": p_value(found)}
 
 
 def resume_command(run: RunSummary, config: RunConfig) -> str | None:

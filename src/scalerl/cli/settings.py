@@ -7,10 +7,10 @@ business.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scalerl.cli.budget import parse_budget
 from scalerl.errors import InputError
@@ -37,6 +37,7 @@ class Asked:
     launcher: str | None = None
     trainers: str | None = None
     generators: str | None = None
+    suites: tuple[str, ...] = ()
 
     @property
     def from_presets(self) -> bool:
@@ -72,7 +73,7 @@ def resolve(asked: Asked) -> Resolved:
     names = {f"--set {text}": option for text, option in short.items()}
     presets = (asked.recipe or DEFAULT_RECIPE, asked.scale or DEFAULT_SCALE)
     try:
-        resolved = load_run(*presets, file=asked.config, overrides=[*asked.sets, *short])
+        resolved = load_run(*presets, file=asked.config, suites=asked.suites, overrides=[*asked.sets, *short])
     except InputError as error:
         raise InputError(error.what, error.value, error.allowed, names.get(error.where or "", error.where)) from None
     return replace(resolved, origins={key: names.get(label, label) for key, label in resolved.origins.items()})
@@ -105,11 +106,20 @@ def _changed(asked: Asked, saved: RunConfig) -> Resolved:
     short = asked.short_forms()
     _refuse_both(asked.sets, short)
     labels = {text: f"--set {text}" for text in asked.sets} | short
-    changes = {
+    changes = suite_changes(asked.suites) | {
         ".".join(path): (value, label) for text, label in labels.items() for path, value in [parse_override(text)]
     }
     config = patch(saved, {key: value for key, (value, _) in changes.items()}) if changes else saved
     return Resolved(config, saved, {key: label for key, (_, label) in changes.items()})
+
+
+def suite_changes(suites: Sequence[str]) -> dict[str, tuple[Any, str]]:
+    """Dotted key -> the set, and the option that brought it."""
+    from scalerl.config.run import set_key
+    from scalerl.config.suites import suite_layer
+
+    layers = {f"--suite {text}": suite_layer(text).values["scale"]["evaluation"]["downstream"] for text in suites}
+    return {set_key(name): (one, label) for label, sets in layers.items() for name, one in sets.items()}
 
 
 def default_folder(asked: Asked, seed: int | None = None) -> Path:

@@ -31,6 +31,7 @@ def train(
     scale: options.Scale = None,
     config: options.ConfigFile = None,
     sets: options.Sets = None,
+    suites: options.Suites = None,
     seed: options.Seed = None,
     budget: options.TrainBudget = None,
     launcher: options.LauncherName = None,
@@ -44,7 +45,9 @@ def train(
     json: options.Json = False,
 ) -> Outcome:
     """Train a policy with a recipe, and leave a run directory whose curve `scalerl fit` can read."""
-    asked = Asked(recipe, scale, config, tuple(sets or ()), seed, budget, launcher, trainers, generators)
+    asked = Asked(
+        recipe, scale, config, tuple(sets or ()), seed, budget, launcher, trainers, generators, tuple(suites or ())
+    )
     if resume:
         folder = Path(out) if out else default_folder(asked)
         resolved = _saved(folder, asked)

@@ -30,6 +30,7 @@ from scalerl.config.layers import (
 from scalerl.config.refusal import refusal
 from scalerl.config.run import RunConfig
 from scalerl.config.schema import table_rules
+from scalerl.config.suites import suite_layer, with_suites
 from scalerl.errors import InputError
 
 Changes = dict[str, tuple[Any, Any]]
@@ -53,14 +54,19 @@ class Resolved:
 
 
 def load_run(
-    recipe: str = "scalerl", scale: str = "laptop", *, file: str | Path | None = None, overrides: Sequence[str] = ()
+    recipe: str = "scalerl",
+    scale: str = "laptop",
+    *,
+    file: str | Path | None = None,
+    suites: Sequence[str] = (),
+    overrides: Sequence[str] = (),
 ) -> Resolved:
-    """Recipe preset, scale preset, the user's file, then all `dotted.key=value` overrides together."""
+    """Recipe preset, scale preset, the user's file, suites, then all `dotted.key=value` overrides together."""
     base = [preset_layer("recipe", recipe), preset_layer("scale", scale)]
     own = [] if file is None else [file_layer(file)]
     typed = override_layers(overrides)
     preset, _ = _build(base, [])
-    config, origins = _build([*base, *own], typed)
+    config, origins = _build([*base, *own, *map(suite_layer, suites)], typed)
     return Resolved(config, preset, {".".join(path): label for path, label in origins.items()})
 
 
@@ -111,7 +117,7 @@ def _build(layers: Sequence[Layer], overrides: Sequence[Layer]) -> tuple[RunConf
     """Overrides act as one layer, so that their order does not matter to a changed tag."""
     tags = table_rules(RunConfig)
     together = [Layer("--set", combine(overrides))] if overrides else []
-    values, origins = merge([*layers, *together], tags)
+    values, origins = merge(list(map(with_suites, [*layers, *together])), tags)
     for layer in overrides:
         origins |= {path: layer.label for path, _ in leaves(layer.values)}
     return _validate(values, origins), origins

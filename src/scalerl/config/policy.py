@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, Strict, model_validator
 
 from scalerl.config.base import Count, Fraction, Frozen, Name, Positive, impossible
 
@@ -102,6 +102,20 @@ class NoWarmStart(Frozen):
 
     kind: Literal["none"]
     """How the policy is prepared before step 0."""
+
+
+class Lora(Frozen):
+    """Low-rank adapters (LoRA, by peft): the policy stays as it is, and small matrices beside its linear layers learn.
+
+    Generators, evaluations and checkpoints have the sum of both, a policy like any other.
+    """
+
+    rank: Annotated[int, Field(ge=0)] = 0
+    """Rank of each adapter; 0: none, all weights are trained."""
+    alpha: Positive = 32.0
+    """An adapter's output counts alpha / rank times."""
+    targets: Annotated[tuple[Name, ...], Strict(False)] = ()
+    """Names of the layers, such as q_proj; empty: every linear layer but the LM head."""
 
 
 Model = LlamaModel | MoeModel | PretrainedModel

@@ -6,14 +6,15 @@ This is what `config.json` of a run directory holds and what every worker receiv
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
 from scalerl.config.base import Frozen, impossible
-from scalerl.config.downstream import changed_task, refuse_trained
+from scalerl.config.downstream import changed_task, refuse_trained, refuse_trained_parts
 from scalerl.config.recipe import Interruption, LengthControl, LengthPenalty, RecipeConfig
 from scalerl.config.scale import ScaleConfig, Tokens
+from scalerl.config.task import SingleTask
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,15 @@ class RunConfig(Frozen):
         return self
 
     @model_validator(mode="after")
+    def _nothing_held_out_is_trained_on(self) -> Self:
+        refuse_trained_parts(self.scale.task)
+        return self
+
+    @model_validator(mode="after")
     def _downstream_sets_work(self) -> Self:
         for name in self.scale.evaluation.downstream:
             run = self.downstream(name)
-            refuse_trained(self.scale.task, run.scale.task, f"{set_key(name)}.task")
+            refuse_trained(self.scale.task, self.set_task(name), f"{set_key(name)}.task")
             _check_length(self.recipe.length, run.scale.tokens, f"{set_key(name)}.tokens")
         return self
 
@@ -95,13 +101,18 @@ class RunConfig(Frozen):
         measures the one measures the other."""
         scale, found = self.scale, self.scale.evaluation.downstream[name]
         own = {"problems": found.problems, "samples": found.samples, "temperature": found.temperature}
-        evaluation = scale.evaluation.model_copy(
-            update={key: value for key, value in own.items() if value} | {"downstream": {}}
-        )
-        task = changed_task(scale.task, found.task, f"{set_key(name)}.task")
-        tokens = scale.set_tokens(name)
+        update: dict[str, Any] = {key: value for key, value in own.items() if value} | {"downstream": {}}
+        if found.whole:
+            update["problems"] = found.problems  # 0: all of them
+        evaluation = scale.evaluation.model_copy(update=update)
+        task, tokens = self.set_task(name), scale.set_tokens(name)
         changed = scale.model_copy(update={"task": task, "tokens": tokens, "evaluation": evaluation})
         return self.model_copy(update={"scale": changed})
+
+    def set_task(self, name: str) -> SingleTask:
+        """The task of one of the downstream sets."""
+        found = self.scale.evaluation.downstream[name]
+        return changed_task(self.scale.task, found.task, f"{set_key(name)}.task", whole=found.whole)
 
 
 def set_key(name: str) -> str:

@@ -12,9 +12,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, Strict, model_validator
 
 from scalerl.config.base import Count, Fraction, Frozen, NonNegative, Positive, Share, impossible
+from scalerl.config.chat import Chat
 from scalerl.config.downstream import DownstreamSet
-from scalerl.config.policy import Model, WarmStart
-from scalerl.config.task import Task
+from scalerl.config.policy import Lora, Model, WarmStart
+from scalerl.config.task import Mixture, Task
 
 
 class Batch(Frozen):
@@ -187,10 +188,16 @@ class Launcher(Frozen):
 class ScaleConfig(Frozen):
     """A whole scale."""
 
+    silent: ClassVar = frozenset({"chat", "lora"})
+
     model: Annotated[Model, Field(discriminator="source")]
     """The policy."""
     warm_start: Annotated[WarmStart, Field(discriminator="kind")]
     """How the policy is prepared before step 0."""
+    lora: Lora = Lora()
+    """Train low-rank adapters in the place of the whole policy."""
+    chat: Chat = Chat()
+    """From problem to prompt, and from response to answer."""
     task: Annotated[Task, Field(discriminator="kind")]
     """Which problems are solved."""
     batch: Batch
@@ -227,7 +234,8 @@ class ScaleConfig(Frozen):
     @property
     def task_settings(self) -> dict[str, Any]:
         """What `scalerl.tasks.build_task` takes."""
-        return self.task.settings | {"held_out_problems": self.evaluation.problems}
+        wanted = self.evaluation.problems  # 0 for a whole file: all of it
+        return self.task.settings | ({"held_out_problems": wanted} if wanted else {})
 
     @model_validator(mode="after")
     def _one_sequence_fits(self) -> Self:
@@ -248,8 +256,17 @@ class ScaleConfig(Frozen):
         return self
 
     @model_validator(mode="after")
+    def _adapters_fit(self) -> Self:
+        if self.lora.rank and self.launcher.trainers > 1:
+            allowed = "1, because adapters are not spread over processes"
+            raise impossible("launcher.trainers", self.launcher.trainers, allowed, "lora.rank")
+        return self
+
+    @model_validator(mode="after")
     def _traces_exist(self) -> Self:
-        if self.warm_start.kind == "sft" and self.task.kind not in {"chained_sums", "countdown"}:
-            allowed = f"none, because the task {self.task.kind} brings no solution traces"
-            raise impossible("warm_start.kind", "sft", allowed, "task.kind")
+        parts = [part.task for part in self.task.parts.values()] if isinstance(self.task, Mixture) else [self.task]
+        for task in parts:
+            if self.warm_start.kind == "sft" and task.kind not in {"chained_sums", "countdown"}:
+                allowed = f"none, because the task {task.kind} brings no solution traces"
+                raise impossible("warm_start.kind", "sft", allowed, "task.kind")
         return self

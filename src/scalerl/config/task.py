@@ -6,6 +6,8 @@ names there. How many problems are held out is `scale.evaluation.problems`.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -15,9 +17,11 @@ from scalerl.config.base import Count, Frozen, Name, NonNegative, Positive, Shar
 NumProblems = Annotated[int, Field(ge=0)]
 HeldOutShare = Annotated[float, Field(gt=0, lt=1)]
 
-_OF_VERIFIERS = (
-    "tolerance", "absolute_tolerance", "timeout_s", "workers", "memory_mb", "run_model_code_without_sandbox"
+_SILENT = (
+    "layout", "skip_unusable",
+    "tolerance", "absolute_tolerance", "timeout_s", "workers", "memory_mb", "run_model_code_without_sandbox",
 )  # fmt: skip
+"""Of a file task, not written at their usual value: they came later, or say nothing about the other verifiers."""
 
 
 class _TaskConfig(Frozen):
@@ -99,20 +103,25 @@ class ReasoningGym(_TaskConfig):
 
 
 class FileTask(_TaskConfig):
-    """Problems from a JSONL or Parquet file."""
+    """Problems from a dataset: a file, a folder, or a name on the Hugging Face hub."""
 
     kind: Literal["file"]
     """Which problems are solved."""
     path: Name
-    """The file."""
+    """JSONL, Parquet or Arrow; a folder of them; or hub:NAME[@REVISION][:CONFIG[:SPLIT]]."""
     held_out_path: str = ""
-    """A file of held-out problems, with the same columns; empty: a share of `path` is held out."""
+    """Held-out problems, with the same columns; empty: a share of `path` is held out."""
+    layout: Literal["plain", "polaris", "dapo", "gsm8k", "math", "deepcoder", "taco", "verl", "trl", "auto"] = "plain"
+    """What the columns mean. plain: `prompt_key` and `answer_key` say it. auto: recognised by columns and first row."""
     prompt_key: Name = "prompt"
-    """Column or key of the prompt."""
+    """Column of the prompt, or a dotted key; a layout has its own."""
     answer_key: Name = "answer"
-    """Column or key of the answer; for `code`, of the unit tests."""
-    verifier: Literal["exact", "number", "choice", "math", "code"] = "exact"
-    """How an answer is judged: as a text, a number, letters, mathematics, or a program by unit tests."""
+    """Column of the answer (for `code`, of the unit tests), or a dotted key; a layout has its own."""
+    skip_unusable: bool = False
+    """Leave out rows that cannot be used, and second answers to one prompt, instead of refusing the file."""
+    verifier: Literal["exact", "number", "choice", "math", "code", "auto"] = "auto"
+    """How an answer is judged: as a text, a number, letters, mathematics, or a program by unit tests. auto: as the
+    layout says; plain: exact."""
     tolerance: NonNegative = 0.0
     """`number`: largest difference, as a share of the reference. Decimals may be rounded anyway."""
     absolute_tolerance: NonNegative = 0.0
@@ -132,12 +141,60 @@ class FileTask(_TaskConfig):
     held_out_share: HeldOutShare = 0.1
     """Share of the problems that is held out, unless `held_out_path` names them."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _plain_is_exact(cls, values: Any) -> Any:
+        """A plain file was judged by `exact` before there were layouts, and its config goes on saying so."""
+        if not isinstance(values, Mapping) or values.get("layout", "plain") != "plain":
+            return values
+        return {**values, "verifier": "exact"} if values.get("verifier", "auto") == "auto" else values
+
     @model_serializer(mode="wrap")
     def _without_what_is_usual(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Each verifier has options of its own; those that nobody changed say nothing about the others."""
+        """Without what nobody changed."""
         values: dict[str, Any] = dump(self)
-        usual = {name: FileTask.model_fields[name].default for name in _OF_VERIFIERS}
+        usual = {name: FileTask.model_fields[name].default for name in _SILENT}
         return {key: value for key, value in values.items() if key not in usual or value != usual[key]}
 
 
-Task = ChainedSums | Countdown | ReasoningGym | FileTask
+SingleTask = ChainedSums | Countdown | ReasoningGym | FileTask
+
+
+class Part(Frozen):
+    """One of the tasks of a mixture."""
+
+    weight: Positive = 1.0
+    """How often its problems come, beside the weights of the other parts."""
+    task: Annotated[SingleTask, Field(discriminator="kind")]
+    """A whole task."""
+
+
+class Mixture(_TaskConfig):
+    """Several tasks together, each with a held-out curve of its own."""
+
+    kind: Literal["mixture"]
+    """Which problems are solved."""
+    parts: dict[str, Part]
+    """The tasks, by name."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        parts = {name: {"weight": part.weight, "task": part.task.settings} for name, part in self.parts.items()}
+        return {"kind": self.kind, "parts": parts}
+
+    @property
+    def thinking(self) -> bool:
+        """Whether the policy thinks in every part."""
+        return all(getattr(part.task, "thinking", True) for part in self.parts.values())
+
+    @model_validator(mode="after")
+    def _parts_make_a_mixture(self) -> Self:
+        if len(self.parts) < 2:
+            raise impossible("parts", ", ".join(self.parts) or "none", "at least two parts")
+        for name in self.parts:
+            if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+                raise impossible("parts", name, "names of letters, digits, - and _")
+        return self
+
+
+Task = SingleTask | Mixture

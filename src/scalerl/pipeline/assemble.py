@@ -20,7 +20,7 @@ from scalerl.pipeline.generator import Generator
 from scalerl.pipeline.settings import engine_settings
 from scalerl.pipeline.source import Encode, Source, check_prompts
 from scalerl.pipeline.types import Engine, EngineSettings
-from scalerl.policy.load import encode_prompt
+from scalerl.policy.chat import Dialogue
 from scalerl.recipe import Recipe, recipe_of
 from scalerl.tasks import Task, build_task
 
@@ -32,13 +32,13 @@ class Ground:
     run: RunConfig
     recipe: Recipe
     task: Task
-    tokenizer: PreTrainedTokenizerBase
+    dialogue: Dialogue
     downstream: Mapping[str, Ground] = field(default_factory=dict)
     """What each downstream set stands on; only where the run is evaluated (see `downstream`)."""
 
     @property
     def encode(self) -> Encode:
-        return lambda text: encode_prompt(self.tokenizer, text)
+        return self.dialogue.encode
 
     def source(self) -> Source:
         return Source(self.run, self.task, self.recipe, self.encode)
@@ -48,9 +48,9 @@ class Ground:
         settings = self._settings(self.run.scale.sampling.temperature)
         return self._generator(open_engine(self.run, model, folder, settings, version), model)
 
-    def evaluator(self, model: PreTrainedModel, version: int) -> Evaluator:
-        """For the held-out problems alone."""
-        return self._evaluator(model, version, {})
+    def evaluator(self, model: PreTrainedModel, version: int, name: str | None = None) -> Evaluator:
+        """For the held-out problems alone; `name`: this is the ground of a downstream set."""
+        return self._evaluator(model, version, {}, name)
 
     def evaluations(self, model: PreTrainedModel, version: int) -> Evaluations:
         """For the held-out problems and every downstream set. Sets that ask for the same of an engine share it."""
@@ -69,10 +69,10 @@ class Ground:
     def _settings(self, temperature: float) -> EngineSettings:
         """The policy is measured with the precision that its generator has."""
         fp32 = self.run.recipe.precision.fp32_head_generator
-        return engine_settings(self.run, self.tokenizer, temperature=temperature, fp32=fp32)
+        return engine_settings(self.run, self.dialogue, temperature=temperature, fp32=fp32)
 
     def _generator(self, engine: Engine, model: PreTrainedModel) -> Generator:
-        return Generator(engine, self.task, self.tokenizer, forward_cost(model))
+        return Generator(engine, self.task, self.dialogue, forward_cost(model))
 
 
 Engines = dict[EngineSettings, EmbeddedEngine]
@@ -87,6 +87,6 @@ def task_of(run: RunConfig) -> Task:
 
 def ground(run: RunConfig, tokenizer: PreTrainedTokenizerBase, task: Task | None = None) -> Ground:
     """The ground of a run, checked; `task`: that of the run, if it is there already."""
-    found = Ground(run, recipe_of(run), task or task_of(run), tokenizer)
+    found = Ground(run, recipe_of(run), task or task_of(run), Dialogue(tokenizer, run.scale.chat))
     check_prompts(found.task, found.encode, run.scale.tokens.prompt)
     return found

@@ -4,6 +4,7 @@
                   <part>.safetensors                                 the tensors of a part that has some
                   shards/*.safetensors                               of several trainer ranks: what each has of weights
                                                                      and optimiser (`shards`)
+                  adapter/                                           of a run with LoRA: the adapters, in peft's format
                   state.json                                         the JSON values of all parts
                   complete.json                                      written last: SHA-256 of every file
 
@@ -30,7 +31,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from scalerl.errors import InputError
 from scalerl.folder import PARTIAL, complete_folder
-from scalerl.pipeline.shards import SHARDS
 from scalerl.pipeline.types import Snapshot
 from scalerl.policy.tiny import disk_errors, save_policy
 from scalerl.runs.layout import COMPLETE, NEXT, complete_checkpoints, step_name
@@ -40,8 +40,8 @@ STATE = "state.json"
 KEEP = 2
 """Checkpoints kept unless told otherwise: the newest, and the one before it."""
 
-WriteShards = Callable[[Path], Mapping[str, Tensor]]
-"""Writes into a new folder, and returns the whole policy as it is written there."""
+WriteParts = Callable[[Path], Mapping[str, Tensor] | None]
+"""Writes into the folder of the checkpoint, and returns the whole policy; None: it is the model in memory."""
 
 _PART = re.compile(r"[a-z][a-z0-9_]*")
 _TAKEN = {"model"}
@@ -67,11 +67,11 @@ def save(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     keep: int = KEEP,
-    write_shards: WriteShards | None = None,
+    write_parts: WriteParts | None = None,
 ) -> Path:
     """Write `root/step-...`, then remove all but the newest `keep`. One of the same step is replaced.
 
-    `write_shards`: where the policy is spread over ranks, which write their parts themselves.
+    `write_parts`: where the policy is spread over ranks, which write their parts themselves, or has adapters.
     `StorageError` when the disk is full: then everything is as it was before.
     """
     if keep < 1:
@@ -81,7 +81,7 @@ def save(
     _tidy(root)
     target = final.with_name(final.name + NEXT) if final.exists() else final
     with complete_folder(target) as folder, disk_errors():
-        weights = None if write_shards is None else write_shards(folder / SHARDS)
+        weights = None if write_parts is None else write_parts(folder)
         save_policy(folder, model, tokenizer, weights)
         for name, part in parts.items():
             if part.tensors:

@@ -20,7 +20,7 @@ from scalerl.pipeline.generator import Generator
 from scalerl.pipeline.source import Encode, request_for, rollout_seeds
 from scalerl.pipeline.types import EvalPoint, Group, GroupRequest
 from scalerl.recipe import Recipe
-from scalerl.tasks import Problem, Task
+from scalerl.tasks import Problem, Task, part_names, part_of
 
 Watch = Callable[[int, int], None]
 """Called with the number of groups finished and wanted."""
@@ -38,6 +38,7 @@ class Evaluator:
         self._encode = encode
         self._seeds = ("evaluation",) if name is None else ("downstream", name)
         self._problems = held_out_problems(task, run.scale.evaluation.problems)
+        self._parts = part_names(task)
 
     @property
     def num_problems(self) -> int:
@@ -49,7 +50,9 @@ class Evaluator:
         """The point of this version, and what measuring it cost."""
         self._generator.load_weights(weights, version)
         groups, usage = write_all(self._generator, [self._request(p, version) for p in self._problems], watch)
-        return summary(groups, version, self._run.scale.evaluation.samples, ledger), usage
+        num_samples = self._run.scale.evaluation.samples
+        point = summary(groups, version, num_samples, ledger)
+        return replace(point, parts=by_part(groups, self._parts, version, num_samples, ledger)), usage
 
     def _request(self, problem: Problem, version: int) -> GroupRequest:
         num_samples = self._run.scale.evaluation.samples
@@ -94,8 +97,10 @@ def _after(before: int, total: int, watch: Watch) -> Watch:
 
 
 def held_out_problems(task: Task, wanted: int, key: str = "scale.evaluation") -> Sequence[Problem]:
-    """The first held-out problems; a task with fewer is an error, not a smaller evaluation."""
+    """The first held-out problems, all where `wanted` is 0; a task with fewer is an error, not a smaller evaluation."""
     pool = task.problems("held_out")
+    if not wanted:
+        return pool[: pool.size]
     if pool.size is not None and pool.size < wanted:
         allowed = f"at most {pool.size}, the held-out problems of the task {task.name!r}"
         raise InputError(f"{key}.problems", wanted, allowed)
@@ -139,3 +144,15 @@ def summary(groups: Sequence[Group], version: int, num_samples: int, ledger: Led
         ledger=ledger,
         per_problem=per_problem,
     )
+
+
+def by_part(
+    groups: Sequence[Group], parts: Sequence[str], version: int, num_samples: int, ledger: Ledger
+) -> dict[str, EvalPoint | None]:
+    """A point for each part of a mixture, from the groups of its problems."""
+    found: dict[str, EvalPoint | None] = dict.fromkeys(parts)
+    for name in parts:
+        own = [group for group in groups if part_of(group.request.problem_id) == name]
+        if any(group.num_judged for group in own):
+            found[name] = summary(own, version, num_samples, ledger)
+    return found

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 from scalerl.compute import ForwardCost, Usage
 from scalerl.pipeline.packing import pack_rollouts, request_from_json, request_to_json, unpack_rollouts
 from scalerl.pipeline.types import Engine, Group, GroupRequest, Rollout, Snapshot
+from scalerl.policy.chat import Dialogue
 from scalerl.tasks import Task, Verdict, verify_all
 
 
@@ -30,10 +30,10 @@ class GeneratorStep:
 class Generator:
     """Requests in, groups out."""
 
-    def __init__(self, engine: Engine, task: Task, tokenizer: PreTrainedTokenizerBase, cost: ForwardCost) -> None:
+    def __init__(self, engine: Engine, task: Task, dialogue: Dialogue, cost: ForwardCost) -> None:
         self._engine = engine
         self._task = task
-        self._tokenizer = tokenizer
+        self._dialogue = dialogue
         self._cost = cost
         self._requests: dict[int, GroupRequest] = {}
         self._rollouts: dict[int, dict[int, Rollout]] = {}
@@ -99,7 +99,7 @@ class Generator:
 
     def _verdicts(self, request: GroupRequest, rollouts: tuple[Rollout, ...]) -> tuple[Verdict, ...]:
         problem = self._task.problems(request.split)[request.problem]
-        texts = self._tokenizer.batch_decode([r.tokens.tolist() for r in rollouts], skip_special_tokens=True)
+        texts = self._dialogue.texts([rollout.tokens.tolist() for rollout in rollouts])
         return verify_all(self._task, problem, texts)
 
 

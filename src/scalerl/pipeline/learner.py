@@ -28,6 +28,7 @@ from scalerl.config.scale import Optimiser
 from scalerl.config.scale import Trainer as TrainerSettings
 from scalerl.errors import InputError, TrainingError
 from scalerl.pipeline import shards
+from scalerl.pipeline.adapters import add_adapters, merged, trained
 from scalerl.pipeline.batch import Batch
 from scalerl.pipeline.flat import is_flat
 from scalerl.pipeline.flops import forward_cost
@@ -35,6 +36,7 @@ from scalerl.pipeline.masters import Masters
 from scalerl.pipeline.microbatches import MicroBatch, micro_batches, no_tokens
 from scalerl.pipeline.optimiser_state import restore_optimiser, save_optimiser, state_slot
 from scalerl.pipeline.ranks import Alone, Ranks
+from scalerl.pipeline.routers import Routers
 from scalerl.pipeline.scoring import Scoring, score, spread
 from scalerl.recipe import LossInputs, LossStats, Plan, Recipe
 
@@ -52,6 +54,8 @@ class Gradient:
     num_micro_batches: int = 0
     flops: float = 0.0
     tokens: int = 0
+    experts: Tensor | None = None
+    """How often each expert was chosen, layer by layer; None: the policy has none."""
 
     def merge(self, other: Gradient) -> Gradient:
         """Of both together."""
@@ -62,6 +66,7 @@ class Gradient:
             self.num_micro_batches + other.num_micro_batches,
             self.flops + other.flops,
             self.tokens + other.tokens,
+            _sum(self.experts, other.experts),
         )
 
 
@@ -84,22 +89,28 @@ class Learner:
         self._recipe = recipe
         self._scale = run.scale
         self._cost = forward_cost(model)
+        self._adapted = run.scale.lora.rank > 0
         self._scoring = Scoring(
             temperature=run.scale.sampling.temperature,
             fp32_head=recipe.config.precision.fp32_head_trainer,
             mixed_precision=run.scale.trainer.mixed_precision,
-            flat=_is_plain(run.scale.trainer, self._ranks) and is_flat(model, run.scale.tokens.context),
+            flat=not self._adapted
+            and _is_plain(run.scale.trainer, self._ranks)
+            and is_flat(model, run.scale.tokens.context),
         )
         self.model: PreTrainedModel = model
         model.eval()
+        if self._adapted:
+            add_adapters(model, run.scale.lora, run.seed)
+        self._routers = Routers(model)
         self._reference = None if reference is None else reference.eval().requires_grad_(requires_grad=False)
         if run.scale.trainer.gradient_checkpointing:
             checkpoint_gradients(model)
         for policy in (model, reference):
             if policy is not None:
                 self._ranks.shard(policy)
-        self._parameters = dict(model.named_parameters())  # a walk over all modules: not at each step
-        self._masters = Masters(self._parameters, self._ranks.local)
+        self._parameters = trained(model)  # a walk over all modules: not at each step
+        self._masters = Masters(self._parameters, self._ranks.local, saved=not self._adapted)
         self._optimiser = build_optimiser(self._masters.tensors.values(), run.scale.optimiser)
 
     def learn(self, batch: Batch, plan: Plan, version: int, rate: float) -> tuple[Gradient, float | None]:
@@ -117,7 +128,9 @@ class Learner:
         loss, flops, tokens = 0.0, 0.0, 0
         stats: list[LossStats] = []
         for micro in pieces:
-            outputs = self._recipe.loss(self._loss_inputs(micro))
+            with self._routers.listening(_no_padding(micro)):
+                inputs = self._loss_inputs(micro)
+            outputs = self._recipe.loss(inputs)
             outputs.loss.backward()
             loss += outputs.loss.item()
             stats.append(_on_cpu(outputs.stats))
@@ -125,10 +138,13 @@ class Learner:
             tokens += micro.num_tokens
         for _ in range(passes - len(pieces)):
             self._empty_pass(device)
-        return Gradient(loss, reduce(LossStats.merge, stats) if stats else None, len(stats), flops, tokens)
+        total = reduce(LossStats.merge, stats) if stats else None
+        return Gradient(loss, total, len(stats), flops, tokens, self._routers.take())
 
     def weights(self) -> dict[str, Tensor]:
         """The policy by parameter name: on one rank views, to be copied before the next step."""
+        if self._adapted:
+            return merged(self.model)
         return {name: self._ranks.whole(parameter.detach()) for name, parameter in self._parameters.items()}
 
     def state(self) -> dict[str, Tensor]:
@@ -213,7 +229,7 @@ class Learner:
             parameter.grad = None
 
     def _flops(self, micro: MicroBatch) -> float:
-        flops = self._cost.training_flops(micro.num_tokens, micro.num_attended)
+        flops = self._cost.training_flops(micro.num_tokens, micro.num_attended, frozen=self._adapted)
         if self._reference is not None:
             flops += self._cost.flops(micro.num_tokens, micro.num_attended)
         return flops
@@ -245,6 +261,16 @@ def checkpoint_gradients(model: PreTrainedModel) -> None:
 def _is_plain(settings: TrainerSettings, ranks: Ranks) -> bool:
     """Float32 throughout, activations kept, on one rank: layers of several are put together by their own forward."""
     return not (settings.mixed_precision or settings.gradient_checkpointing or ranks.size > 1)
+
+
+def _no_padding(micro: MicroBatch) -> Tensor:
+    """Which positions of the flattened input are tokens."""
+    place_s = torch.arange(micro.input_rs.shape[1])
+    return (place_s < torch.from_numpy(micro.length_r).unsqueeze(1)).flatten().to(micro.input_rs.device)
+
+
+def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    return second if first is None else first if second is None else first + second
 
 
 def _on_cpu(stats: LossStats) -> LossStats:

@@ -20,8 +20,11 @@ PREFIX = "master/"
 class Masters:
     """The tensors that the optimiser works on, by parameter name."""
 
-    def __init__(self, parameters: Mapping[str, nn.Parameter], local: Callable[[Tensor], Tensor]) -> None:
-        """`local`: the part of a tensor that this rank has, in the memory of the tensor."""
+    def __init__(
+        self, parameters: Mapping[str, nn.Parameter], local: Callable[[Tensor], Tensor], *, saved: bool = True
+    ) -> None:
+        """`local`: the part of a tensor that this rank has, in the memory of the tensor. `saved`: the policy's folder
+        has these parameters; that of a policy with adapters has only what they add up to."""
         self._parameters = parameters
         self._local = local
         own = {name: local(parameter) for name, parameter in parameters.items()}
@@ -29,6 +32,7 @@ class Masters:
             name: tensor if tensor.dtype == torch.float32 else tensor.detach().float() for name, tensor in own.items()
         }
         self._low = [name for name, tensor in self.tensors.items() if tensor is not own[name]]
+        self._kept = self._low if saved else list(self.tensors)
         self._apart = [name for name, tensor in self.tensors.items() if tensor is not parameters[name]]
 
     def take_gradients(self) -> list[Tensor]:
@@ -46,13 +50,14 @@ class Masters:
 
     def save(self) -> dict[str, Tensor]:
         """Only what the policy's own folder does not hold."""
-        return {f"{PREFIX}{name}": self.tensors[name].detach().clone() for name in self._low}
+        return {f"{PREFIX}{name}": self.tensors[name].detach().clone() for name in self._kept}
 
     @torch.no_grad()
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take what `save` gave out of `tensors`."""
-        for name in self._low:
+        for name in self._kept:
             saved = tensors.pop(f"{PREFIX}{name}", None)
             if saved is None or saved.shape != self.tensors[name].shape:
                 raise InputError("saved float32 weights of another policy: parameter", name, "those of the policy")
             self.tensors[name].copy_(saved)
+        self.give_weights()

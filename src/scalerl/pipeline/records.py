@@ -11,11 +11,10 @@ from typing import Any
 
 from scalerl.compute import Ledger
 from scalerl.pipeline.types import EvalPoint, StepRecord
+from scalerl.runs.scores import DOWNSTREAM, PART
 
-DOWNSTREAM = "downstream/"
-"""Begins the keys of downstream sets in a line: `downstream/NAME` is the pass rate, the rest is below it."""
-_SHARED = {"step", "ledger", "per_problem", "downstream"}
-"""What a downstream point has in common with its held-out one, or has elsewhere."""
+_SHARED = {"step", "ledger", "per_problem", "downstream", "parts"}
+"""What the point of a set or part has in common with its held-out one, or has elsewhere."""
 _BELOW = [item.name for item in fields(EvalPoint) if item.name not in _SHARED | {"pass_rate"}]
 
 
@@ -25,23 +24,22 @@ def step_line(record: StepRecord) -> dict[str, Any]:
 
 
 def point_line(point: EvalPoint, wall_s: float) -> dict[str, Any]:
-    """Without the results of single problems: those have a file of their own. Downstream sets follow, null where they
-    were not due: flat, so that every reader of logs finds them."""
+    """Without the results of single problems: those have a file of their own. Parts and downstream sets follow, null
+    where there is nothing: flat, so that every reader of logs finds them."""
     own = ("step", "pass_rate", *_BELOW)
     head = {name: getattr(point, name) for name in own} | {"ledger": point.ledger.to_dict(), "wall_s": wall_s}
-    return head | {key: value for name, found in point.downstream.items() for key, value in _flat(name, found).items()}
+    others = {PART + name: found for name, found in point.parts.items()}
+    others |= {DOWNSTREAM + name: found for name, found in point.downstream.items()}
+    return head | {key: value for name, found in others.items() for key, value in _flat(name, found).items()}
 
 
 def point_from_line(line: Mapping[str, Any]) -> EvalPoint:
     """Results of single problems are left in their file."""
     shared = {"step": line["step"], "ledger": Ledger.from_dict(line["ledger"]), "per_problem": {}}
-    names = [key.removeprefix(DOWNSTREAM) for key in line if key.startswith(DOWNSTREAM) and key.count("/") == 1]
-    sets: dict[str, EvalPoint | None] = dict.fromkeys(names)
-    for name in names:
-        rate, below = line[f"{DOWNSTREAM}{name}"], {key: line[f"{DOWNSTREAM}{name}/{key}"] for key in _BELOW}
-        sets[name] = None if rate is None else EvalPoint(pass_rate=rate, **below, **shared)
     values = {name: line[name] for name in ("pass_rate", *_BELOW)}
-    return EvalPoint(**values, **shared, downstream=sets)
+    return EvalPoint(
+        **values, **shared, downstream=_points(line, DOWNSTREAM, shared), parts=_points(line, PART, shared)
+    )
 
 
 def problem_lines(point: EvalPoint) -> dict[str, Any]:
@@ -56,5 +54,15 @@ def _results(point: EvalPoint) -> dict[str, Any]:
 
 
 def _flat(name: str, point: EvalPoint | None) -> dict[str, Any]:
-    below = {f"{DOWNSTREAM}{name}/{key}": None if point is None else getattr(point, key) for key in _BELOW}
-    return {f"{DOWNSTREAM}{name}": None if point is None else point.pass_rate, **below}
+    below = {f"{name}/{key}": None if point is None else getattr(point, key) for key in _BELOW}
+    return {name: None if point is None else point.pass_rate, **below}
+
+
+def _points(line: Mapping[str, Any], prefix: str, shared: Mapping[str, Any]) -> dict[str, EvalPoint | None]:
+    """What `_flat` wrote, by name without the prefix."""
+    names = [key for key in line if key.startswith(prefix) and key.count("/") == 1]
+    found: dict[str, EvalPoint | None] = {}
+    for name in names:
+        rate, below = line[name], {key: line[f"{name}/{key}"] for key in _BELOW}
+        found[name.removeprefix(prefix)] = None if rate is None else EvalPoint(pass_rate=rate, **below, **shared)
+    return found

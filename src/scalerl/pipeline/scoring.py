@@ -42,7 +42,7 @@ def score(model: PreTrainedModel, micro: MicroBatch, scoring: Scoring) -> tuple[
         return logprobs_and_entropy(flat_logits(model, micro), micro.token_n, scoring.temperature)
     with (
         head_precision(model, fp32=scoring.fp32_head),
-        _only_at(model, micro.source_n),
+        only_at(model, micro.source_n),
         torch.autocast(device, torch.bfloat16, enabled=scoring.mixed_precision),
         fast_products(model),
     ):
@@ -56,7 +56,7 @@ def spread(values_n: Tensor, mask_rt: Tensor) -> Tensor:
 
 
 @contextmanager
-def _only_at(model: PreTrainedModel, source_n: Tensor) -> Iterator[None]:
+def only_at(model: PreTrainedModel, source_n: Tensor) -> Iterator[None]:
     """Inside, the LM head sees only these positions of the flattened input, and gives logits [n, v].
 
     A hook and not `logits_to_keep`, which not every model and version takes position by position.

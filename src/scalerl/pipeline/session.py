@@ -105,7 +105,7 @@ class _Session:
         self._wall_before_s = 0.0
         self._saved_step: int | None = None if saved is None else saved.step
         folder, model = start.folder, start.model
-        if saved is not None and saved.policy != start.folder:  # a KL term: `start` is the reference
+        if saved is not None and saved.policy != start.folder:  # `start` is the reference, or what adapters are for
             folder, model = saved.policy, read_policy(saved.policy, self._run.scale.model.dtype)
         self._evaluations = base.evaluations(model, self._step)
         self._feed: Feed = launcher.open_feed(base, model, folder, self._step)
@@ -113,6 +113,8 @@ class _Session:
         self._open.callback(self._feed.close)
         try:
             # after everything that copies the model, which several ranks spread over themselves
+            if self._run.scale.lora.rank:
+                folder, model = start.folder, start.model
             trainer = launcher.open_trainer(self._run, base.recipe, model, folder, start.folder)
             self._trainer = self._open.enter_context(trainer)
             self._restore(saved)
@@ -161,6 +163,7 @@ class _Session:
 
     def _evaluate(self) -> None:
         def watch(finished: int, wanted: int) -> None:
+            self._feed.attend()  # a generator that could not start ends the run now, not after the evaluation
             self._observer.generating(self._step, finished, wanted)
 
         point, usage = self._evaluations.evaluate(self._trainer.weights(), self._step, self._ledger, watch)
@@ -180,7 +183,7 @@ class _Session:
             parts,
             model=self._trainer.model,
             tokenizer=self._tokenizer,
-            write_shards=self._trainer.write_shards if self._trainer.num_ranks > 1 else None,
+            write_parts=self._trainer.write_parts,
         )
         self._saved_step = self._step
         self._observer.saved(self._step, folder)
@@ -218,8 +221,8 @@ def _ground(run: RunConfig, start: LoadedPolicy, task: Task, sets: Mapping[str, 
 
 
 def _resumed_policy(run: RunConfig, saved: checkpoint.Checkpoint | None) -> LoadedPolicy | None:
-    """The policy of the checkpoint; None where the one at step 0 is needed: nothing saved yet, or a KL term."""
-    if saved is None or run.recipe.kl_coefficient > 0:
+    """The policy of the checkpoint; None where the one at step 0 is needed: nothing saved yet, a KL term, adapters."""
+    if saved is None or run.recipe.kl_coefficient > 0 or run.scale.lora.rank:
         return None
     model = read_policy(saved.policy, run.scale.model.dtype)
     return LoadedPolicy(model, read_tokenizer(saved.policy), saved.policy)

@@ -12,7 +12,7 @@ from scalerl.config import RunConfig
 from scalerl.errors import InputError
 from scalerl.pipeline.types import Group, GroupRequest
 from scalerl.recipe import Recipe
-from scalerl.tasks import Problem, ProblemStream, Task, seeded
+from scalerl.tasks import Problem, ProblemStream, Task, listed, seeded
 
 Encode = Callable[[str], tuple[int, ...]]
 
@@ -89,6 +89,5 @@ def checked_prompt(
 def check_prompts(task: Task, encode: Encode, max_prompt: int) -> None:
     """Every prompt of the finite pools fits, found out before the start. An endless pool is checked as it goes."""
     for split in ("held_out", "train"):
-        problems = task.problems(split)
-        for place in range(problems.size or 0):
-            checked_prompt(problems[place], encode, max_prompt)
+        for problem in listed(task, split):
+            checked_prompt(problem, encode, max_prompt)

@@ -20,7 +20,8 @@ from transformers import PreTrainedModel
 
 from scalerl.config import RunConfig
 from scalerl.config.scale import Optimiser
-from scalerl.pipeline import shards
+from scalerl.pipeline import routers, shards
+from scalerl.pipeline.adapters import ADAPTER, write_adapters
 from scalerl.pipeline.batch import Batch, Values, describe_batch, make_batch, token_ages
 from scalerl.pipeline.deal import deal
 from scalerl.pipeline.learner import POLICY, Gradient, Learner
@@ -60,6 +61,8 @@ class Trainer:
         self._learner = Learner(model, recipe, run, reference, self._ranks)
         self._recipe = recipe
         self._optimiser = run.scale.optimiser
+        self._adapted = run.scale.lora.rank > 0
+        self._start = getattr(run.scale.model, "name", "")
 
     @property
     def model(self) -> PreTrainedModel:
@@ -94,12 +97,21 @@ class Trainer:
 
     def snapshot(self) -> Snapshot:
         """The random state, and on one rank the optimiser by parameter name. The weights are the policy's own folder;
-        the state of several ranks is written by themselves (`write_shards`)."""
+        the state of several ranks is written by themselves (`write_parts`)."""
         tensors = self._learner.state() if self._ranks.size == 1 else {}
         return Snapshot({}, tensors | {_RNG: torch.get_rng_state()})
 
-    def write_shards(self, folder: Path) -> Mapping[str, Tensor]:
-        """The weights and the state of all ranks into a folder, each rank its part; the whole policy, as written."""
+    def write_parts(self, folder: Path) -> Mapping[str, Tensor] | None:
+        """What a checkpoint holds besides the policy: the weights and the state of several ranks, each its part, or
+        adapters. Returns the whole policy; None where it is the model in memory."""
+        if self._ranks.size > 1:
+            return self._write_shards(folder / shards.SHARDS)
+        if not self._adapted:
+            return None
+        write_adapters(self.model, self._start, folder / ADAPTER)
+        return self._learner.weights()
+
+    def _write_shards(self, folder: Path) -> Mapping[str, Tensor]:
         with self._ranks.guarded():
             self._ranks.tell([Write(folder)] * self._ranks.size)
             self._learner.write(folder)
@@ -149,4 +161,5 @@ def _describe(gradient: Gradient) -> Values:
         "kl": stats.get("kl"),
         "loss_tokens": int(stats.get("tokens") or 0),
         "micro_batches": gradient.num_micro_batches,
+        **({} if gradient.experts is None else routers.describe(gradient.experts)),
     }

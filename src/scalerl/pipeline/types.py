@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scalerl.compute import Ledger
+from scalerl.policy.mark import Mark
 from scalerl.tasks import Split, Verdict
 
 
@@ -119,8 +120,8 @@ class EngineSettings:
     max_prompt: int
     """Tokens of the longest prompt."""
     eos_id: int
-    end_thinking_ids: tuple[int, ...]
-    """Thinking has ended once these tokens stand one after the other."""
+    end_thinking: Mark
+    """Thinking has ended once this is written."""
     phrase_ids: tuple[int, ...]
     """Injected at the interruption; empty where the recipe has none. It ends thinking."""
     temperature: float
@@ -179,6 +180,8 @@ class EvalPoint:
     """Problem id -> correct, judged."""
     downstream: Mapping[str, EvalPoint | None] = field(default_factory=dict)
     """The same version on each downstream set of the run; None where the set was not due."""
+    parts: Mapping[str, EvalPoint | None] = field(default_factory=dict)
+    """The same answers, of each part of a mixture alone; None where none of a part's answers could be judged."""
 
 
 @dataclass(frozen=True)

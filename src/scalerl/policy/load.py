@@ -20,19 +20,15 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from scalerl.config import InterruptionWindow, RunConfig
 from scalerl.config.policy import Dtype, LlamaModel, MoeModel, PretrainedModel, SftWarmStart
 from scalerl.errors import InputError
+from scalerl.policy.chat import Dialogue
 from scalerl.policy.pretrained import read_model, read_tokenizer, resolve
 from scalerl.policy.sft import Progress, WarmStart, warm_start
-from scalerl.policy.text import encode_phrase, encode_prompt, end_of_text
 from scalerl.policy.tiny import Shape, TinyLlama, TinyMoe, build_policy
-from scalerl.tasks import END_THINK
 
 __all__ = [
     "LoadedPolicy",
     "Progress",
     "default_cache",
-    "encode_phrase",
-    "encode_prompt",
-    "end_of_text",
     "load_policy",
     "read_policy",
 ]
@@ -119,11 +115,12 @@ def _random(shape: Shape, seed: int, cache: Path) -> Path:
 
 
 def _check_text(run: RunConfig, tokenizer: PreTrainedTokenizerBase) -> None:
-    end_of_text(tokenizer)
-    encode_phrase(tokenizer, END_THINK)
+    dialogue = Dialogue(tokenizer, run.scale.chat)
+    assert dialogue.end_of_response is not None  # each of these is refused now, not after the run has begun
+    assert dialogue.end_thinking_ids
     limits, tokens = run.length, run.scale.tokens
     if isinstance(limits, InterruptionWindow):
-        phrase = encode_phrase(tokenizer, limits.phrase)
+        phrase = dialogue.phrase_ids(limits.phrase)
         room = tokens.response - limits.high_tokens
         if len(phrase) >= room:
             what = "tokens of the interruption phrase (recipe.length.phrase or scale.tokens.interruption_phrase)"

@@ -18,7 +18,7 @@ from scalerl.policy.tiny import no_progress_bars
 
 CONFIG = "config.json"
 _TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
-_DOWNLOADED = ["*.json", "*.safetensors", "*.txt", "tokenizer.model"]
+_DOWNLOADED = ["*.json", "*.safetensors", "*.txt", "*.jinja", "tokenizer.model"]
 """No pickles: weights come as safetensors."""
 _WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
 

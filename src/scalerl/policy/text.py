@@ -1,6 +1,6 @@
 """Text as tokens of a policy: prompts, phrases and the end of a text, with an error where a tokenizer cannot write it.
 
-Used through `load` by the pipeline. Chat templates are not applied: a prompt is taken as it stands.
+Used by `chat`, which knows templates and tags.
 """
 
 from __future__ import annotations
@@ -18,13 +18,18 @@ def encode_prompt(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, .
     return tuple(tokenizer(text)["input_ids"])
 
 
+def encode_text(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
+    """The tokens of a text that is complete: nothing is added. Special tokens that are spelt out in it are those."""
+    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
 def encode_phrase(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[int, ...]:
     """The tokens of a text that stands inside a response: nothing is added before or after it.
 
     A tokenizer that merges across its edges may write the same text with other tokens inside a longer one.
     """
     _check_characters(tokenizer, text, "a phrase")
-    ids = tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+    ids = encode_text(tokenizer, text)
     if not ids or tokenizer.unk_token_id in ids:
         raise InputError("a phrase that the policy's tokenizer cannot write", text, "text that is in its vocabulary")
     return ids

@@ -1,7 +1,9 @@
-"""The presets that come with the package: recipes (the algorithm), scales (sizes, task, machine), studies; as TOML.
+"""The presets that come with the package: recipes (the algorithm), scales (sizes, task, machine), studies, suites (sets
+to evaluate on); as TOML.
 
 Read by `scalerl.config`, listed by the command line. Only text goes out of here; what the keys mean is config's job.
-Every line of a recipe or scale says where its value comes from: `# paper:`, `# inferred:` or `# ours:`.
+Every line of a recipe, scale or suite says where its value comes from: `# paper:`, `# inferred:` or `# ours:`,
+in a suite `# dataset:`, `# literature:` or `# ours:`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Literal
 
 from scalerl.errors import InputError
 
-Kind = Literal["recipe", "scale", "study"]
+Kind = Literal["recipe", "scale", "study", "suite"]
 
 
 def names(kind: Kind) -> list[str]:

@@ -1,8 +1,8 @@
 """The report as one plain dictionary: results in, JSON values out. Page, watch server and `--format json` share it.
 
     {"schema", "title", "created", "version", "command", "level", "runs": [RUN, ...], "comparison": {key: {...}} | null}
-    RUN  = {"id", "name", "source", "state", "notes", "units": [UNIT, ...], "panels", "provenance", "problem",
-            "warning"}
+    RUN  = {"id", "name", "source", "state", "notes", "units": [UNIT, ...], "panels", "sets", "provenance", "problem",
+            "warning"}; "sets" are those of `set_documents`
     UNIT = {"key", "name", "points", "start", "fit", "curve", "log_f", "budget", "history"}
 
 Who builds a `RunResult`: the report command, and the watch server each time a run has changed. This module asks the
@@ -79,6 +79,8 @@ class RunResult:
     """Why there is no fit yet, in words."""
     warning: str | None = None
     """Why what is shown may be old, in words: the file cannot be read at the moment."""
+    sets: tuple[Document, ...] = ()
+    """Downstream sets and parts (`set_documents`)."""
 
 
 def unit_key(name: str) -> str:
@@ -125,6 +127,7 @@ def run_document(run: RunResult) -> Document:
         "notes": list(run.notes),
         "units": [unit_document(unit) for unit in run.units],
         "panels": list(run.panels),
+        "sets": list(run.sets),
         "provenance": None if run.provenance is None else dict(run.provenance),
         "problem": run.problem,
         "warning": run.warning,

@@ -18,13 +18,14 @@ from scalerl import numbers
 from scalerl.curves import Fit
 from scalerl.curves.results import Backtest, Comparison
 from scalerl.errors import InputError
-from scalerl.report import drawing, output, palette, panels
+from scalerl.report import drawing, output, palette, panels, set_figure
+from scalerl.report.answers import Document
 from scalerl.report.picture import pictures_of, title_of, value_name_of
 from scalerl.series import Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, FigureBase
 
 Scale = Literal["log", "linear"]
 STATIC = ("png", "svg", "pdf")
@@ -55,8 +56,12 @@ def plot_fits(
     target: float | None = None,
     title: str | None = None,
     scale: Scale = "log",
+    sets: Sequence[Document] = (),
 ) -> Path:
-    """One curve in full detail, or several together; `.html` gives the report's page."""
+    """One curve in full detail, or several together; `.html` gives the report's page.
+
+    `sets`: downstream sets and parts of the run, drawn below the curve (`set_documents`).
+    """
     path = Path(path)
     kind = output.format_of(path)
     output.check_target(path)
@@ -65,7 +70,7 @@ def plot_fits(
 
         return write_html(fits, path, budgets=budgets, target=target, title=title)
     with _style():
-        figure = fits_figure(fits, budgets=budgets, target=target, title=title, scale=scale)
+        figure = fits_figure(fits, budgets=budgets, target=target, title=title, scale=scale, sets=sets)
         return output.write(path, _render(figure, kind))
 
 
@@ -106,17 +111,23 @@ def fits_figure(
     target: float | None = None,
     title: str | None = None,
     scale: Scale = "log",
+    sets: Sequence[Document] = (),
 ) -> Figure:
     """`plot_fits` as a matplotlib `Figure`, for notebooks."""
     pictures, frame = pictures_of(fits, budgets, target)
-    figure = _figure(8.4, max(5.2, 0.26 * len(fits)))
-    axes = figure.subplots()
+    height, below = max(5.2, 0.26 * len(fits)), set_figure.height_of(sets)
+    figure = _figure(8.4, height + below)
+    upper: FigureBase = figure
+    if below:
+        upper, lower = figure.subfigures(2, 1, height_ratios=(height, below), squeeze=False)[:, 0]
+        set_figure.draw_sets(lower, sets)
+    axes = upper.subplots()
     drawing.prepare(axes, frame, fits[0].compute_name, value_name_of(fits), scale)
     if len(pictures) == 1:
         entries = drawing.draw_one(axes, pictures[0], frame)
     else:
         entries = drawing.draw_many(axes, pictures, frame)
-    _legend(figure, entries)
+    _legend(upper, entries, 3)
     _title(axes, title or title_of(fits))
     return figure
 
@@ -133,7 +144,7 @@ def comparison_figure(
     figure = _figure(13.0, max(5.2, 0.26 * len(fits)))
     left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
     drawing.prepare(left, frame, fits[0].compute_name, value_name_of(fits), "log")
-    _legend(figure, drawing.draw_many(left, pictures, frame))
+    _legend(figure, drawing.draw_many(left, pictures, frame), 6)
     _title(left, title or title_of(fits))
     panels.draw_log_f(right, fits, panels.common_ceiling(fits, comparison))
     return figure
@@ -157,7 +168,7 @@ def backtest_figure(backtest: Backtest, *, title: str | None = None) -> Figure:
         axes.set_xlabel("what came", fontsize=drawing.SMALL + 1)
     for axes in grid[:, 0]:
         axes.set_ylabel("forecast", fontsize=drawing.SMALL + 1)
-    _legend(figure, panels.backtest_entries(backtest.level))
+    _legend(figure, panels.backtest_entries(backtest.level), 3 if figure.get_figwidth() < 10 else 6)
     words = title or f"Forecasts against what came, with {numbers.percent(backtest.level)} intervals"
     figure.suptitle(words, fontsize=12, x=0.02, ha="left", parse_math=False)
     return figure
@@ -209,10 +220,10 @@ def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), dpi=150, layout="constrained", facecolor="white")
 
 
-def _legend(figure: Figure, entries: drawing.Entries) -> None:
+def _legend(figure: FigureBase, entries: drawing.Entries, most_columns: int) -> None:
     """Below the axes, where it can hide nothing."""
     handles, labels = [list(column) for column in zip(*entries, strict=True)]
-    columns = min(len(labels), 3 if figure.get_figwidth() < 10 else 6)
+    columns = min(len(labels), most_columns)
     figure.legend(
         handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=drawing.SMALL + 0.5
     )

@@ -8,15 +8,17 @@ hold beside the curve; writes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from scalerl.curves import Fit
 from scalerl.errors import InputError
+from scalerl.readers.run_directory import VALUE
 from scalerl.report.answers import Document
 from scalerl.report.document import RunResult, UnitResult, unit_key
 from scalerl.report.history import moments
 from scalerl.report.own_run import OwnRun, is_run_directory, other_units, read_own_run, unit_name
+from scalerl.report.set_documents import set_documents
 from scalerl.series import Series
 
 Bounds = tuple[float, float] | None
@@ -56,6 +58,7 @@ def gather(name: str, seeds: Sequence[Series], asked: Asked) -> Gathered:
     except InputError as error:
         unit = UnitResult(unit_key(seeds[0].compute_name), unit_name(seeds[0].compute_name), tuple(seeds), None)
         return Gathered(_run(name, seeds, own, (unit,), str(error), asked), error=error)
+    sets = _sets(seeds, own, first.level, asked)
     budget = _budget(first, own, asked)
     units = [_unit(first, budget, asked, history=True)]
     for others in _elsewhere(seeds, asked):
@@ -63,7 +66,7 @@ def gather(name: str, seeds: Sequence[Series], asked: Asked) -> Gathered:
         if made is not None:
             units.append(_unit(made, budget / first.last_compute * made.last_compute, asked))
     fits = {unit.key: unit.fit for unit in units if unit.fit is not None}
-    return Gathered(_run(name, seeds, own, tuple(units), None, asked), fits)
+    return Gathered(replace(_run(name, seeds, own, tuple(units), None, asked), sets=sets), fits)
 
 
 def fits_by_unit(gathered: Sequence[Gathered]) -> dict[str, list[Fit]]:
@@ -81,6 +84,14 @@ def _own(seeds: Sequence[Series]) -> OwnRun | None:
 def _folder(series: Series) -> Path | None:
     folder = Path(series.source).parent
     return folder if series.source and is_run_directory(folder) else None
+
+
+def _sets(seeds: Sequence[Series], own: OwnRun | None, level: float, asked: Asked) -> tuple[Document, ...]:
+    """What a run was measured on beside the curve of the report, if that is its held-out value."""
+    folder = _folder(seeds[0])
+    if own is None or folder is None or seeds[0].value_name != VALUE:
+        return ()
+    return tuple(set_documents(folder, asked.fit, level, asked.bounds))
 
 
 def _elsewhere(seeds: Sequence[Series], asked: Asked) -> list[list[Series]]:

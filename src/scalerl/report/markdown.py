@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from scalerl import numbers
 from scalerl.report.answers import Document
+from scalerl.report.set_documents import score_words
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 
@@ -107,7 +108,7 @@ def _run(run: Document) -> list[str]:
         return [*lines, f"No forecast yet: {text(run['problem'] or 'no fit')}", ""]
     unit = run["units"][0]["name"]
     lines += [*_decision(fit, unit), *_parameters(fit), *_forecasts(fit, unit), *_trust(fit), *_windows(fit, unit)]
-    lines += [*_history(run["units"][0]), *_origin(run)]
+    lines += [*_history(run["units"][0]), *set_lines(run["sets"]), *_origin(run)]
     return lines
 
 
@@ -165,6 +166,26 @@ def _history(unit: Document) -> list[str]:
     rows = ([numbers.amount(one["compute"]), *_split(one), one["action"]] for one in unit["history"])
     head = ("Known up to", "Forecast", "Interval", "Decision")
     return [f"### How the forecast for {budget} has moved", "", *table(head, rows)]
+
+
+def set_lines(sets: Sequence[Document]) -> list[str]:
+    """Downstream sets and parts: what was measured, then what it says."""
+    if not sets:
+        return []
+    rows = (
+        [
+            text(f"part {one['name']}" if one["kind"] == "part" else one["name"]), str(one["k"] or numbers.UNKNOWN),
+            _score(one["first"]), _score(one["last"]), _score(one["pass_at_k"]),
+        ]
+        for one in sets
+    )  # fmt: skip
+    notes = [f"- {text(one['name'])}: {text(line)}" for one in sets for line in (*one["words"], *one["missing"])]
+    head = ("Problems", "k", "First mean@k", "Last mean@k", "Last pass@k")
+    return ["### Downstream and parts", "", *table(head, rows), *notes, ""]
+
+
+def _score(found: Document | None) -> str:
+    return numbers.UNKNOWN if found is None else score_words(found["value"], found["error"])
 
 
 def _origin(run: Document) -> list[str]:

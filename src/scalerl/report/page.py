@@ -25,8 +25,8 @@ from scalerl.report.plotly_script import packed_script, plotly_script
 from scalerl.report.words import MEANINGS
 
 SCRIPTS = (
-    "numbers", "dom", "changed", "model", "style", "marker", "layer", "chart", "more_charts", "sections", "run_table",
-    "details", "load", "frames", "page",
+    "numbers", "dom", "changed", "model", "style", "marker", "layer", "chart", "more_charts", "sets", "sections",
+    "run_table", "details", "load", "frames", "page",
 )  # fmt: skip
 """In the order they need each other; all of them are inlined as one script."""
 # Inline script and style are the page itself; everything else, the network above all, is closed.

@@ -12,9 +12,10 @@ from scalerl.tasks.build import KINDS, build_task, traced
 from scalerl.tasks.chained_sums import ChainedSums
 from scalerl.tasks.characters import END_THINK, PRINTABLE_CHARACTERS, TASK_CHARACTERS, THINK
 from scalerl.tasks.countdown import Countdown
-from scalerl.tasks.files import FileTask
+from scalerl.tasks.files import FileTask, canonical
 from scalerl.tasks.generated import GeneratedTask
 from scalerl.tasks.gym import GymTask
+from scalerl.tasks.mixture import MixtureTask, listed, part_names, part_of
 from scalerl.tasks.problem import SPLITS, Problem, Problems, Split, Task, TracedTask, verify_all
 from scalerl.tasks.seeds import seeded
 from scalerl.tasks.stream import ProblemStream
@@ -33,6 +34,7 @@ __all__ = [
     "FileTask",
     "GeneratedTask",
     "GymTask",
+    "MixtureTask",
     "Problem",
     "ProblemStream",
     "Problems",
@@ -42,6 +44,10 @@ __all__ = [
     "TracedTask",
     "Verdict",
     "build_task",
+    "canonical",
+    "listed",
+    "part_names",
+    "part_of",
     "seeded",
     "traced",
     "verify_all",

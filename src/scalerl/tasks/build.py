@@ -4,6 +4,8 @@
     build_task({"kind": "countdown", "numbers": 4, "largest": 10})
     build_task("reasoning_gym:chain_sum")
     build_task("problems.jsonl")
+    build_task({"kind": "file", "path": "problems.jsonl", "whole": True})       every problem held out
+    build_task({"kind": "mixture", "parts": {"sums": {"task": {"kind": "chained_sums"}}, ...}})
 
 Unknown kinds, unknown options and impossible values are errors that list what there is.
 """
@@ -16,14 +18,18 @@ from typing import Any, cast
 from scalerl.errors import InputError
 from scalerl.tasks.chained_sums import ChainedSums
 from scalerl.tasks.countdown import Countdown
+from scalerl.tasks.data.hub import PREFIX
 from scalerl.tasks.files import FileTask
 from scalerl.tasks.gym import GymTask
+from scalerl.tasks.mixture import MixtureTask
 from scalerl.tasks.problem import SPLITS, Settings, Task, TracedTask
+from scalerl.tasks.whole import WholeFile
 
-KINDS = {task.kind: task for task in (ChainedSums, Countdown, GymTask, FileTask)}
+KINDS = {task.kind: task for task in (ChainedSums, Countdown, GymTask, FileTask, MixtureTask)}
 
-_FILE_ENDINGS = (".jsonl", ".ndjson", ".parquet")
-_ALLOWED = f"{', '.join(KINDS)} (in one text: reasoning_gym:DATASET, file:PATH, or *{', *'.join(_FILE_ENDINGS)})"
+_FILE_ENDINGS = (".jsonl", ".ndjson", ".parquet", ".arrow")
+_IN_ONE_TEXT = f"reasoning_gym:DATASET, file:PATH, hub:NAME, or *{', *'.join(_FILE_ENDINGS)}"
+_ALLOWED = f"{', '.join(KINDS)} (in one text: {_IN_ONE_TEXT})"
 
 
 def build_task(spec: str | Settings, *, seed: int | None = None) -> Task:
@@ -35,6 +41,7 @@ def build_task(spec: str | Settings, *, seed: int | None = None) -> Task:
     kind = settings.pop("kind", None)
     if kind not in KINDS:
         raise InputError("unknown task", kind, _ALLOWED)
+    whole = kind == FileTask.kind and settings.pop("whole", False)
     options = {option.name: option for option in fields(KINDS[kind])}
     for name in settings:
         if name not in options:
@@ -45,6 +52,8 @@ def build_task(spec: str | Settings, *, seed: int | None = None) -> Task:
             raise InputError(f"task.{name} is missing", allowed=f"the task {kind} needs it")
     if seed is not None and "seed" in options:
         settings.setdefault("seed", seed)
+    if whole:
+        return WholeFile(settings)
     task = cast("Task", KINDS[kind](**settings))
     for split in SPLITS:  # drawn now: a task with too few problems fails before anything starts
         task.problems(split)
@@ -53,9 +62,10 @@ def build_task(spec: str | Settings, *, seed: int | None = None) -> Task:
 
 def traced(task: Task) -> TracedTask:
     """The task, if it can write solution traces."""
-    if not isinstance(task, ChainedSums | Countdown):
-        raise InputError("the task has no solution traces", task.name, "chained_sums or countdown")
-    return task
+    for one in task.tasks.values() if isinstance(task, MixtureTask) else [task]:
+        if not isinstance(one, ChainedSums | Countdown):
+            raise InputError("the task has no solution traces", one.name, "chained_sums or countdown")
+    return cast("TracedTask", task)
 
 
 def _from_text(text: str) -> dict[str, Any]:
@@ -64,6 +74,6 @@ def _from_text(text: str) -> dict[str, Any]:
         return {"kind": kind, "dataset": rest}
     if colon and kind == FileTask.kind:
         return {"kind": kind, "path": rest}
-    if text.lower().endswith(_FILE_ENDINGS):
+    if text.lower().endswith(_FILE_ENDINGS) or text.startswith(PREFIX):
         return {"kind": FileTask.kind, "path": text}
     return {"kind": text}

@@ -1,19 +1,22 @@
-"""Problems from a JSONL or Parquet file with a prompt and an answer in each row, judged by one of `scalerl.verify`.
+"""Problems from a dataset with a prompt and an answer in each row, judged by one of `scalerl.verify`.
 
-The file is read once, when the task is made, so everything that is wrong with it is said before anything starts. A
-prompt belongs to one split by its content, and one that occurs twice is one problem. Held-out problems may also come
-from a file of their own; the training file then loses every prompt that is in it.
+The dataset is read once, when the task is made, so everything that is wrong with what is used is said before anything
+starts. A prompt belongs to one split by its content, and one that occurs twice is one problem. Held-out problems may
+also come from a file of their own; the training file then loses every prompt that is in it. Where only the first so
+many problems are wanted, reading ends with the last of them, and what follows is not looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from scalerl.errors import InputError
+from scalerl.readers.cells import shorten
 from scalerl.tasks.answers import final_answer
+from scalerl.tasks.data.layouts import LAYOUTS
 from scalerl.tasks.options import (
     check_at_least,
     check_between,
@@ -23,10 +26,13 @@ from scalerl.tasks.options import (
     check_text,
     check_whole,
 )
-from scalerl.tasks.pools import Draft, ListedPool, deal
+from scalerl.tasks.pools import Draft, ListedPool, split_of
 from scalerl.tasks.problem import SPLITS, Problem, Problems, Settings, Split
-from scalerl.tasks.records import read_records
+from scalerl.tasks.records import AUTO, Columns, Record, open_records
 from scalerl.verify import KINDS, OPTIONS, Kind, Verdict, Verifier, build_verifier
+
+MOST_LOOKED_AT = 2_000_000
+"""Different prompts that are read beyond twice those asked for: they are kept in memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,15 +42,20 @@ class FileTask:
     kind: ClassVar[str] = "file"
 
     path: str
-    """The file."""
+    """A file (JSONL, Parquet, Arrow), a folder of them, or hub:NAME[@REVISION][:CONFIG[:SPLIT]]."""
     held_out_path: str | None = None
-    """A file of held-out problems, with the same columns; None: a share of `path` is held out."""
+    """Held-out problems, with the same columns; None: a share of `path` is held out."""
+    layout: str = "plain"
+    """What the columns mean: plain (prompt_key, answer_key), a name in `data.layouts`, or auto to recognise it."""
     prompt_key: str = "prompt"
-    """Column or key of the prompt."""
+    """Column of the prompt, or a dotted key; a layout has its own."""
     answer_key: str = "answer"
-    """Column or key of the answer; for `code`, of the unit tests."""
-    verifier: Kind = "exact"
-    """How an answer is judged: exact (text), number, choice (letters), math (math-verify) or code (unit tests)."""
+    """Column of the answer (for `code`, of the unit tests), or a dotted key; a layout has its own."""
+    skip_unusable: bool = False
+    """Leave out rows that cannot be used, and second answers to one prompt, instead of refusing the file."""
+    verifier: Kind | Literal["auto"] = "auto"
+    """How an answer is judged: exact (text), number, choice (letters), math (math-verify) or code (unit tests). auto:
+    as the layout says; plain: exact."""
     tolerance: float = 0.0
     """`number`: largest difference, as a share of the reference."""
     absolute_tolerance: float = 0.0
@@ -71,6 +82,8 @@ class FileTask:
             check_text(option, getattr(self, option))
         if self.held_out_path is not None:
             check_text("held_out_path", self.held_out_path)
+        check_choice("layout", self.layout, (*LAYOUTS, AUTO))
+        check_flag("skip_unusable", self.skip_unusable)
         self._check_verifier()
         check_flag("thinking", self.thinking)
         check_optional_whole("train_problems", self.train_problems, 1)
@@ -105,67 +118,126 @@ class FileTask:
         self._verifier.close()
 
     def _check_verifier(self) -> None:
-        check_choice("verifier", self.verifier, KINDS)
+        check_choice("verifier", self.verifier, (*KINDS, AUTO))
         check_at_least("tolerance", self.tolerance, 0)
         check_at_least("absolute_tolerance", self.absolute_tolerance, 0)
         check_at_least("timeout_s", self.timeout_s, 0.01)
         check_whole("workers", self.workers, 0)
         check_whole("memory_mb", self.memory_mb, 32)
         check_flag("run_model_code_without_sandbox", self.run_model_code_without_sandbox)
-        for option in fields(self):
-            kinds = OPTIONS.get(option.name, KINDS)
-            if self.verifier not in kinds and getattr(self, option.name) != option.default:
-                allowed = f"only with verifier {' or '.join(kinds)}, not {self.verifier}"
-                raise InputError(f"task.{option.name}", getattr(self, option.name), allowed)
+        usual = {option.name: option.default for option in fields(self)}
+        for name, kinds in OPTIONS.items():
+            if getattr(self, name) != usual[name] and self.judged_by not in kinds:
+                allowed = f"only with verifier {' or '.join(kinds)}, not {self.judged_by}"
+                raise InputError(f"task.{name}", getattr(self, name), allowed)
+
+    @cached_property
+    def judged_by(self) -> Kind:
+        """The verifier that the user named, or the natural one of the layout."""
+        if self.verifier != "auto":
+            return self.verifier
+        if self.layout == "plain":
+            return "exact"
+        with open_records(self.path, self._columns) as records:
+            return records.verifier
+
+    @property
+    def _columns(self) -> Columns:
+        return Columns(self.layout, self.prompt_key, self.answer_key)
 
     @cached_property
     def _verifier(self) -> Verifier:
         options: dict[str, Any] = {name: getattr(self, name) for name in OPTIONS}
-        return build_verifier(self.verifier, **options)
+        return build_verifier(self.judged_by, **options)
 
     @cached_property
     def _pools(self) -> dict[Split, ListedPool]:
         if self.held_out_path is None:
-            dealt = deal(self.name, self._drafts(self.path), self.held_out_share)
+            drafts = self._drafts(self.path)
+            pools = self._filled((split_of(draft.canonical, self.held_out_share), draft) for draft in drafts)
         else:
-            kept = self._drafts(self.held_out_path)
+            kept = list(self._drafts(self.held_out_path))
             known = {draft.canonical for draft in kept}
-            train = [draft for draft in self._drafts(self.path) if draft.canonical not in known]
-            dealt = {
-                "train": [draft.placed(self.name, "train", i) for i, draft in enumerate(train)],
-                "held_out": [draft.placed(self.name, "held_out", i) for i, draft in enumerate(kept)],
-            }
-        wanted = {"train": self.train_problems, "held_out": self.held_out_problems}
-        return {split: self._cut(split, dealt[split], wanted[split]) for split in SPLITS}
+            pools = self._filled(("held_out", draft) for draft in kept)
+            others = (draft for draft in self._drafts(self.path) if draft.canonical not in known)
+            pools["train"] = self._filled((("train", draft) for draft in others), ("train",))["train"]
+        return {split: self._cut(split, pools[split]) for split in SPLITS}
 
-    def _drafts(self, path: str) -> list[Draft]:
-        """Each prompt once; two answers to one prompt are an error."""
-        drafts: dict[str, Draft] = {}
-        places: dict[str, str] = {}
-        for record in read_records(path, self.prompt_key, self.answer_key, tables=self.verifier == "code"):
-            objection = self._verifier.objection(record.answer)
-            if objection:
-                what = f"an answer that the verifier {self.verifier} cannot use ({objection})"
-                raise InputError(what, record.answer[:60], where=record.where)
-            draft = Draft(record.prompt, record.answer, _canonical(record.prompt))
-            first = drafts.setdefault(record.prompt, draft)
-            places.setdefault(record.prompt, record.where)
-            if first.answer != draft.answer:
-                allowed = f"{first.answer!r}, as in {places[record.prompt]}, or another prompt"
-                raise InputError("a second answer to one prompt", draft.answer, allowed, record.where)
-        if not drafts:
-            raise InputError("no problems in the file", allowed="at least one", where=path)
-        return list(drafts.values())
+    def _filled(
+        self, drafts: Iterable[tuple[Split, Draft]], splits: Sequence[Split] = SPLITS
+    ) -> dict[Split, list[Problem]]:
+        """Problems in the order of the file, until there are as many as are wanted."""
+        pools: dict[Split, list[Problem]] = {split: [] for split in splits}
+        for split, draft in drafts:
+            pool, wanted = pools[split], self._wanted[split]
+            if wanted is None or len(pool) < wanted:
+                pool.append(draft.placed(self.name, split, len(pool)))
+            if all(len(found) == self._wanted[each] for each, found in pools.items()):
+                break
+        return pools
 
-    def _cut(self, split: Split, problems: list[Problem], wanted: int | None) -> ListedPool:
+    @property
+    def _wanted(self) -> dict[Split, int | None]:
+        return {"train": self.train_problems, "held_out": self.held_out_problems}
+
+    def _drafts(self, path: str) -> Iterator[Draft]:
+        """Each prompt once; two answers to one prompt are an error, or the first one counts."""
+        seen: dict[str, Record] = {}
+        refused: InputError | None = None
+        for record in self._records(path):
+            problem = record if isinstance(record, InputError) else self._problem(record, seen)
+            if problem is None:
+                continue
+            if isinstance(problem, Draft):
+                self._refuse_too_many(len(seen), path)
+                yield problem
+            elif self.skip_unusable:
+                refused = refused or problem
+            else:
+                raise problem
+        if not seen:
+            what = "no problems in the file" + ("" if refused is None else f" that can be used (the first: {refused})")
+            raise InputError(what, allowed="at least one", where=path)
+
+    def _records(self, path: str) -> Iterator[Record | InputError]:
+        with open_records(path, self._columns) as records:
+            yield from records.read(tables=self.judged_by == "code")
+
+    def _problem(self, record: Record, seen: dict[str, Record]) -> Draft | InputError | None:
+        """A new problem; None for one that is known; or why it is none."""
+        objection = self._verifier.objection(record.answer)
+        if objection:
+            what = f"an answer that the verifier {self.judged_by} cannot use ({objection})"
+            return InputError(what, record.answer[:60], where=record.where)
+        first = seen.setdefault(record.prompt, record)
+        if first is record:
+            return Draft(record.prompt, record.answer, canonical(record.prompt))
+        if first.answer == record.answer:
+            return None
+        allowed = f"{shorten(first.answer)!r}, as in {first.where}, or another prompt"
+        return InputError("a second answer to one prompt", shorten(record.answer), allowed, record.where)
+
+    def _refuse_too_many(self, looked_at: int, path: str) -> None:
+        wanted = self._wanted["train"]
+        most = MOST_LOOKED_AT + 2 * ((wanted or 0) + (self._wanted["held_out"] or 0))
+        if looked_at <= most:
+            return
+        if wanted is None:
+            allowed = "task.train_problems: the first so many are used, and the rest is not read"
+        else:
+            allowed = "a larger held_out_share, a held_out_path, or a smaller file"
+        raise InputError("too many problems to keep in memory", f"more than {most:,}", allowed, path)
+
+    def _cut(self, split: Split, problems: list[Problem]) -> ListedPool:
+        wanted = self._wanted[split]
         if not problems or (wanted is not None and wanted > len(problems)):
             what = f"too few {split.replace('_', '-')} problems"
             allowed = f"at most {len(problems)}; another held_out_share, or a held_out_path"
             where = self.held_out_path if split == "held_out" and self.held_out_path else self.path
             raise InputError(what, wanted or 1, allowed, where)
-        return ListedPool(problems[:wanted])
+        return ListedPool(problems)
 
 
-def _canonical(prompt: str) -> str:
+def canonical(prompt: str) -> str:
     """Spacing and case do not make another problem."""
     return " ".join(prompt.split()).casefold()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
@@ -87,7 +87,7 @@ class EndlessPool:
     def __getitem__(self, index: slice) -> list[Problem]: ...
     def __getitem__(self, index: int | slice) -> Problem | list[Problem]:
         if isinstance(index, slice):
-            return [self[i] for i in _indices(index)]
+            return [self[i] for i in indices(index)]
         if index < 0:
             raise IndexError("a pool without end has no last problem")
         rng = seeded(self._seed, self._split, index)
@@ -115,20 +115,8 @@ def draw_pool(
     return ListedPool([draft.placed(task, split, i) for i, draft in enumerate(found.values())])
 
 
-def deal(task: str, drafts: Iterable[Draft], share: float) -> dict[Split, list[Problem]]:
-    """Existing problems, each in its split and each prompt once, in the order given."""
-    pools: dict[Split, list[Problem]] = {"train": [], "held_out": []}
-    seen: set[str] = set()
-    for draft in drafts:
-        if draft.prompt in seen:
-            continue
-        seen.add(draft.prompt)
-        split = split_of(draft.canonical, share)
-        pools[split].append(draft.placed(task, split, len(pools[split])))
-    return pools
-
-
-def _indices(index: slice) -> range:
+def indices(index: slice) -> range:
+    """The places of a slice of a pool without end."""
     if index.stop is None or min(index.start or 0, index.stop) < 0 or (index.step or 1) < 0:
         raise IndexError("a slice of a pool without end needs an end, and counts from the start")
     return range(index.start or 0, index.stop, index.step or 1)

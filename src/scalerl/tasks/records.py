@@ -1,27 +1,36 @@
-"""Rows of a JSONL or Parquet file as texts: two columns, row by row, with the line for messages.
+"""Rows as problems in the making: a prompt and an answer, with file and line for messages.
 
-Called by `files`. Opening, recognising and parsing are those of `scalerl.readers`; this adds text cells to formats that
-so far only gave numbers.
+Called by `files` and by `data.survey`. Where rows come from is known by `data.open`, what their columns mean by
+`data.layouts`; here the two meet.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from scalerl.errors import InputError
-from scalerl.readers.cells import line_of, shorten
-from scalerl.readers.columns import find
-from scalerl.readers.jsonl import JsonlRows
-from scalerl.readers.parquet import ParquetRows
-from scalerl.readers.source import Source, open_source
+from scalerl.tasks.data.cells import Key, answer_text, has_key, key_of, prompt_text
+from scalerl.tasks.data.layouts import KNOWN, LAYOUTS, PLAIN, PROMPTS, Layout, natural_verifier, recognise
+from scalerl.tasks.data.open import open_rows
+from scalerl.tasks.data.rows import Row, Rows
+from scalerl.verify import Kind
 
-_BATCH_ROWS = 1 << 12
-_ABSENT = object()
+AUTO = "auto"
+PROMPT_KEY, ANSWER_KEY = "prompt", "answer"
+"""What the keys are when nobody says anything; a layout other than plain then takes its own."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """How a user wants the columns to be read."""
+
+    layout: str = "plain"
+    """A name in `LAYOUTS`, or auto."""
+    prompt_key: str = PROMPT_KEY
+    answer_key: str = ANSWER_KEY
 
 
 @dataclass(frozen=True)
@@ -30,81 +39,111 @@ class Record:
 
     prompt: str
     answer: str
+    number: int
+    """Of its line or row."""
     where: str
     """File and line (or row), for messages."""
 
 
-def read_records(path: str | Path, prompt_key: str, answer_key: str, *, tables: bool = False) -> Iterator[Record]:
-    """Every row of the file; the first one that cannot be used is an error with its line.
+@dataclass(frozen=True)
+class Records:
+    """An open dataset whose layout is known."""
 
-    `tables`: an answer may also be a list or a table, which becomes JSON.
-    """
-    with open_source(path) as source:
-        rows = _rows(source)
-        keys = [
-            find(rows.columns, key, option, source.label)
-            for key, option in ((prompt_key, "prompt_key"), (answer_key, "answer_key"))
-        ]
-        for number, cells in rows.cells(keys):
-            where = f"{source.label}, {rows.unit} {number}"
-            answer = cells[1]
-            if tables and isinstance(answer, list | dict):
-                answer = json.dumps(answer)
-            yield Record(_prompt(cells[0], keys[0], where), _answer(answer, keys[1], where), where)
+    rows: Rows
+    layout: Layout
+    prompt: Key
+    answer: Key | None
+    """None: only the prompts are wanted."""
+    verifier: Kind
+    """The natural one."""
 
+    def read(self, *, tables: bool = False) -> Iterator[Record | InputError]:
+        """Every row; one that cannot be used is the error that says why, with its line.
 
-class _JsonlCells(JsonlRows):
-    """JSONL whose cells may be anything."""
+        `tables`: an answer may also be a list or a table, which becomes JSON.
+        """
+        for number, row in self.rows.read(self._columns()):
+            where = f"{self.rows.label}, {self.rows.unit} {number}"
+            if isinstance(row, InputError):
+                yield row
+                continue
+            try:
+                yield Record(self._prompt(row), self._answer(row, tables=tables), number, where)
+            except InputError as error:
+                yield InputError(error.what, error.value, error.allowed, where)
 
-    def cells(self, keys: list[str]) -> Iterator[tuple[int, list[Any]]]:
-        for lines, rows in chain([self._first], self._blocks):
-            for i, row in enumerate(rows):
-                yield line_of(lines, i), [row.get(key, _ABSENT) for key in keys]
+    def _prompt(self, row: Row) -> str:
+        return self.layout.prompt_of(prompt_text(self.prompt.cell(row), self.prompt), row)
 
+    def _answer(self, row: Row, *, tables: bool) -> str:
+        if self.answer is None:
+            return ""
+        return answer_text(self.layout.answer_of(self.answer.cell(row), row), self.answer, tables=tables)
 
-class _ParquetCells(ParquetRows):
-    """Parquet whose cells may be anything."""
-
-    def cells(self, keys: list[str]) -> Iterator[tuple[int, list[Any]]]:
-        import pyarrow as pa
-
-        number = 0
-        try:
-            for batch in self._file.iter_batches(_BATCH_ROWS, columns=keys):
-                columns = [batch.column(key).to_pylist() for key in keys]
-                for row in zip(*columns, strict=True):
-                    number += 1
-                    yield number, list(row)
-        except (pa.ArrowException, OSError) as error:
-            reason = str(error).partition("\n")[0]
-            raise InputError(f"broken Parquet file ({reason})", where=self._label) from None
+    def _columns(self) -> list[str]:
+        beside = [name for name in self.layout.beside if name in self.rows.columns]
+        keys = [self.prompt] if self.answer is None else [self.prompt, self.answer]
+        return list(dict.fromkeys([*(key.column for key in keys), *beside]))
 
 
-def _rows(source: Source) -> _JsonlCells | _ParquetCells:
-    match source.format:
-        case "jsonl":
-            return _JsonlCells(source)
-        case "parquet":
-            return _ParquetCells(source)
-        case "csv":
-            raise InputError("not a task file", allowed="JSONL or Parquet", where=source.label)
+@contextmanager
+def open_records(path: str | Path, columns: Columns) -> Iterator[Records]:
+    """Open a dataset, and settle its layout; an error lists the columns that it has."""
+    with open_rows(path) as rows:
+        first = _first(rows)
+        layout = _layout(rows, columns, first)
+        prompt = _key(rows, columns.prompt_key, PROMPT_KEY, layout.prompts, "prompt_key", layout)
+        answer = _key(rows, columns.answer_key, ANSWER_KEY, layout.answers, "answer_key", layout)
+        yield Records(rows, layout, prompt, answer, natural_verifier(layout, answer.cell(first)))
 
 
-def _prompt(cell: Any, key: str, where: str) -> str:
-    if cell is _ABSENT:
-        raise InputError(f"no {key!r} in this object", allowed="a prompt in every line", where=where)
-    if cell is None or (isinstance(cell, str) and not cell.strip()):
-        raise InputError(f"empty prompt in {key!r}", allowed="a text in every row", where=where)
-    if not isinstance(cell, str):
-        raise InputError(f"the prompt in {key!r} is not a text", shorten(cell), "a text in every row", where)
-    return cell
+@contextmanager
+def open_prompts(path: str | Path, columns: Columns) -> Iterator[Records]:
+    """The same for the prompts alone: an evaluation file may have its answers anywhere, or none."""
+    with open_rows(path) as rows:
+        layout = recognise(rows.columns, _first(rows)) or PLAIN
+        known = [name for name in (columns.prompt_key, *layout.prompts, *PROMPTS) if has_key(rows.columns, name)]
+        if not known:
+            allowed = f"prompt_key, {', '.join(PROMPTS)}; it has {', '.join(rows.columns[:30])}"
+            raise InputError("no column with prompts", allowed=allowed, where=rows.label)
+        yield Records(rows, layout, key_of(rows.columns, known[0], "prompt_key", rows.label), None, layout.verifier)
 
 
-def _answer(cell: Any, key: str, where: str) -> str:
-    if cell is _ABSENT:
-        raise InputError(f"no {key!r} in this object", allowed="an answer in every line", where=where)
-    if cell is None or (isinstance(cell, str) and not cell.strip()):
-        raise InputError(f"empty answer in {key!r}", allowed="a text or a number in every row", where=where)
-    if isinstance(cell, bool) or not isinstance(cell, str | int | float):
-        raise InputError(f"the answer in {key!r} is no text or number", shorten(cell), "a text or a number", where)
-    return str(cell).strip()
+def _first(rows: Rows) -> Row:
+    return rows.first([name for name in rows.columns if name in KNOWN and rows.columns.count(name) == 1])
+
+
+def _layout(rows: Rows, columns: Columns, first: Row) -> Layout:
+    if columns.layout != AUTO:
+        return LAYOUTS[columns.layout]
+    if columns.prompt_key != PROMPT_KEY and columns.answer_key != ANSWER_KEY:
+        return PLAIN
+    found = recognise(rows.columns, first)
+    if found is None:
+        names = ", ".join(rows.columns[:30])
+        allowed = f"prompt_key and answer_key with two of {names}; or one of the layouts {', '.join(LAYOUTS)}"
+        raise InputError("no known layout", allowed=allowed, where=rows.label)
+    return found
+
+
+def _key(rows: Rows, given: str, usual: str, own: Sequence[str], option: str, layout: Layout) -> Key:
+    """What the user named; else the layout's own key; else the usual one."""
+    if given != usual or layout is PLAIN:
+        return _asked(rows, given, option, layout)
+    for text in (*own, usual):
+        if has_key(rows.columns, text):
+            return key_of(rows.columns, text, option, rows.label)
+    what = f"no column of layout {layout.name} for {option}"
+    allowed = f"{' or '.join(dict.fromkeys(own))}, or {option} with one of {', '.join(rows.columns[:30])}"
+    raise InputError(what, allowed=allowed, where=rows.label)
+
+
+def _asked(rows: Rows, given: str, option: str, layout: Layout) -> Key:
+    try:
+        return key_of(rows.columns, given, option, rows.label)
+    except InputError as error:
+        other = recognise(rows.columns, _first(rows))
+        if layout is not PLAIN or other is None or other is PLAIN:
+            raise
+        allowed = f"{error.allowed}; or layout {other.name}, which fits these columns"
+        raise InputError(error.what, error.value, allowed, error.where) from None

@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from scalerl.pipeline.engines import EmbeddedEngine
 from scalerl.pipeline.engines.vllm import VllmEngine, VllmOptions, VllmServer
 from scalerl.pipeline.types import Engine, EngineSettings, GroupRequest, Rollout
+from scalerl.policy.mark import NO_MARK
 from scalerl.policy.tiny import TinyLlama, TinyMoe, new_policy, save_policy
 
 Rollouts = dict[tuple[int, int], Rollout]
@@ -77,7 +78,7 @@ def moe() -> PreTrainedModel:
 def settings() -> Callable[..., EngineSettings]:
     """No end-of-text token that the policy can write, unless asked for: then lengths are known beforehand."""
     usual = EngineSettings(
-        rows=4, max_response=12, max_prompt=10, eos_id=10_000, end_thinking_ids=(), phrase_ids=(), temperature=1.0,
+        rows=4, max_response=12, max_prompt=10, eos_id=10_000, end_thinking=NO_MARK, phrase_ids=(), temperature=1.0,
         fp32_head=False,
     )  # fmt: skip
 

@@ -11,6 +11,7 @@ import torch
 from transformers import PreTrainedModel
 
 from scalerl.pipeline.types import Engine, EngineSettings, GroupRequest, Rollout
+from scalerl.policy.mark import Mark
 from scalerl.recipe.logprobs import token_logprobs
 
 MakeSettings = Callable[..., EngineSettings]
@@ -61,17 +62,23 @@ def test_what_follows_is_conditioned_on_the_phrase(
     assert rollout.logprobs[7:] == pytest.approx(expected[7:], abs=1e-4)
 
 
+def mark(first: int, second: int) -> Mark:
+    """Two tokens, one after the other."""
+    words = {first: "a", second: "a" if first == second else "b"}
+    return Mark(words[first] + words[second], tuple(words.items()))
+
+
 def test_thinking_that_has_ended_is_not_interrupted(run_one: RunOne) -> None:
     free = run_one(None).tokens.tolist()
     at = first_seen(free, 2)
-    end = (free[at], free[at + 1])
+    end = mark(free[at], free[at + 1])
     for interruption in (at + 2, at + 3, 11):  # at + 2: it ends just in time
-        rollout = run_one(interruption, end_thinking_ids=end)
+        rollout = run_one(interruption, end_thinking=end)
         assert rollout.tokens.tolist()[:interruption] == free[:interruption]  # what follows is another draw at vLLM
         assert rollout.own.all()
         assert len(rollout) == 12
         assert not rollout.interrupted
-    rollout = run_one(at + 1, end_thinking_ids=end)  # one token too early: only the first half of the marker is there
+    rollout = run_one(at + 1, end_thinking=end)  # one token too early: only the first half of the marker is there
     assert rollout.interrupted
     assert rollout.tokens.tolist()[at + 1 : at + 4] == list(PHRASE)
 
@@ -79,8 +86,8 @@ def test_thinking_that_has_ended_is_not_interrupted(run_one: RunOne) -> None:
 def test_a_marker_longer_than_what_is_written_does_not_match(run_one: RunOne) -> None:
     free = run_one(None).tokens.tolist()
     # Were the missing tokens read as the first one, or as zeros, these would match after one token.
-    for end in ((free[0], free[0]), (0, free[0])):
-        assert run_one(1, end_thinking_ids=end).interrupted
+    for end in (mark(free[0], free[0]), mark(0, free[0])):
+        assert run_one(1, end_thinking=end).interrupted
 
 
 def test_the_budget_can_end_within_the_phrase(run_one: RunOne) -> None:

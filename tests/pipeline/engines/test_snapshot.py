@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from scalerl.errors import InputError
 from scalerl.pipeline.engines import EmbeddedEngine
 from scalerl.pipeline.types import EngineSettings, GroupRequest, Rollout, Snapshot
+from scalerl.policy.mark import Mark
 
 MakeSettings = Callable[..., EngineSettings]
 MakeRequest = Callable[..., GroupRequest]
@@ -51,7 +52,7 @@ def test_a_restored_engine_goes_on_bit_for_bit(
     tmp_path: Path,
 ) -> None:  # fmt: skip
     model: PreTrainedModel = request.getfixturevalue(name)
-    chosen = settings(rows=5, eos_id=3, phrase_ids=(8, 9), end_thinking_ids=(4,))
+    chosen = settings(rows=5, eos_id=3, phrase_ids=(8, 9), end_thinking=Mark("end", ((4, "end"),)))
 
     def submit(engine: EmbeddedEngine, start: int, stop: int) -> None:
         for index in range(start, stop):

@@ -21,6 +21,7 @@ from scalerl.pipeline.engines.vllm.drafts import Draft, piece_seed, read_tokens
 from scalerl.pipeline.engines.vllm.server import Written
 from scalerl.pipeline.engines.vllm.start import open_log, reason_in
 from scalerl.pipeline.types import EngineSettings, GroupRequest
+from scalerl.policy.mark import Mark
 
 MakeSettings = Callable[..., EngineSettings]
 MakeRequest = Callable[..., GroupRequest]
@@ -113,7 +114,7 @@ def piece(*tokens: int, stopped: bool = False, version: int = 4) -> Written:
 
 
 def test_a_rollout_in_two_pieces(settings: MakeSettings, request_of: MakeRequest) -> None:
-    chosen = settings(phrase_ids=(11, 12), max_response=6, end_thinking_ids=(9, 9))
+    chosen = settings(phrase_ids=(11, 12), max_response=6, end_thinking=Mark("--", ((9, "-"),)))
     found = draft(request_of(0), 3)
     first = found.ask(chosen, (3,))
     assert (first.key, first.max_tokens, first.text, first.priority) == ("7-0", 3, request_of(0).prompt_ids, 7)
@@ -134,7 +135,7 @@ def test_a_rollout_in_two_pieces(settings: MakeSettings, request_of: MakeRequest
 
 
 def test_thinking_that_ended_is_asked_to_go_on(settings: MakeSettings, request_of: MakeRequest) -> None:
-    chosen = settings(phrase_ids=(11, 12), max_response=6, end_thinking_ids=(9, 9))
+    chosen = settings(phrase_ids=(11, 12), max_response=6, end_thinking=Mark("--", ((9, "-"),)))
     found = draft(request_of(0), 3)
     found.take(piece(9, 9, 5), chosen, version=4)
     assert found.ask(chosen, (3,)).text == (*request_of(0).prompt_ids, 9, 9, 5)

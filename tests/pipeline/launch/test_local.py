@@ -96,7 +96,7 @@ def gone(pid: int) -> bool:
 
 
 def wait_until_gone(pid: int) -> bool:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120  # a busy machine
     while not gone(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     return gone(pid)
@@ -157,6 +157,15 @@ def test_an_error_of_the_generator_is_raised_here(feeds: Feeds, stand_in: Any) -
     feed.close()
     with pytest.raises(ClosedError):
         feed.batch(0)
+
+
+def test_a_generator_that_cannot_start_is_noticed_before_a_batch_is_wanted(feeds: Feeds, stand_in: Any) -> None:
+    """While step 0 is evaluated, say."""
+    feed, process, _ = feeds.open(stand_in.refuse)
+    assert process.pid is not None
+    assert wait_until_gone(process.pid)
+    with pytest.raises(InputError, match="models/x: a model: got 'broken'"):
+        feed.attend()
 
 
 def test_an_accident_in_the_generator_is_one_clear_error(feeds: Feeds, stand_in: Any) -> None:

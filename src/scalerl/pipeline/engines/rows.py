@@ -33,7 +33,6 @@ class Rows:
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
         self._phrase = np.array(settings.phrase_ids, dtype=np.int64)
-        self._end_thinking = np.array(settings.end_thinking_ids, dtype=np.int64)
         rows, longest = settings.rows, settings.max_response
         self.num_rows = 0
         self.request_r = np.zeros(rows, dtype=np.int64)
@@ -42,7 +41,7 @@ class Rows:
         self.seed_r = np.zeros(rows, dtype=np.uint64)
         self.prompt_r = np.zeros(rows, dtype=np.int64)  # tokens of the prompt
         self.written_r = np.zeros(rows, dtype=np.int64)  # tokens of the response
-        self.interruption_r = np.zeros(rows, dtype=np.int64)  # NEVER once thinking has ended or the phrase has begun
+        self.interruption_r = np.zeros(rows, dtype=np.int64)  # NEVER once the phrase has begun
         self.injected_r = np.zeros(rows, dtype=np.int64)  # tokens of the phrase
         self.injecting_r = np.zeros(rows, dtype=np.bool_)  # the next token is one of the phrase
         self.tokens_rt = np.zeros((rows, longest), dtype=np.int64)
@@ -114,23 +113,14 @@ class Rows:
         """Decide for every row whether its next token is one of the phrase."""
         if not len(self._phrase):
             return
-        # Only rows that wait for their interruption are looked at, and those have written own tokens only.
-        waiting_n = self.interruption_r[now] != NEVER
-        self.interruption_r[now][waiting_n & self._ends_thinking(now)] = NEVER
         begins_n = self.interruption_r[now] == self.written_r[now]
+        for row in np.flatnonzero(begins_n).tolist():
+            begins_n[row] = not self._settings.end_thinking.in_tokens(
+                self.tokens_rt[row, : self.written_r[row]].tolist()
+            )
         started_n = (self.injected_r[now] > 0) & (self.injected_r[now] < len(self._phrase))
         self.injecting_r[now] = begins_n | started_n
         self.interruption_r[now][self.injected_r[now] > 0] = NEVER
-
-    def _ends_thinking(self, now: slice) -> NDArray[np.bool_]:
-        """Rows whose last tokens are those that end thinking."""
-        size = len(self._end_thinking)
-        if not size:
-            return np.zeros(self.num_rows, dtype=np.bool_)
-        at_n1 = self.written_r[now, None] - size
-        tail = self.tokens_rt[np.arange(self.num_rows)[:, None], np.maximum(at_n1 + np.arange(size), 0)]
-        ends_n: NDArray[np.bool_] = (tail == self._end_thinking).all(axis=1) & (at_n1[:, 0] >= 0)
-        return ends_n
 
     def retire(self) -> tuple[Finished, ...]:
         """Take the complete rollouts out; rows from the end move into the gaps."""

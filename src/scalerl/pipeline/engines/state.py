@@ -5,6 +5,7 @@ Called by the engine's `snapshot` and `restore`. The weights are not in it. Ever
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -22,7 +23,8 @@ from scalerl.pipeline.types import EngineSettings, Snapshot
 
 def settings_values(settings: EngineSettings) -> dict[str, Any]:
     """As JSON gives them back."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(settings).items()}
+    values: dict[str, Any] = json.loads(json.dumps(asdict(settings)))
+    return values
 
 
 def save(rows: Rows, waiting: Waiting, cache: SlotCache) -> Snapshot:

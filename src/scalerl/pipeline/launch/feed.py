@@ -55,6 +55,9 @@ class Feed(Protocol):
         """The step that cost so much is done: free its slots and hand the new weights to the generator. The tensors
         may change after the call."""
 
+    def attend(self) -> None:
+        """Take in what has come while something else is done, such as an evaluation; what failed is raised now."""
+
     def report(self) -> FeedReport:
         """Called once after each step."""
 

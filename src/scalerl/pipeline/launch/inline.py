@@ -55,6 +55,9 @@ class InlineFeed:
             self._generator.load_weights(weights, version)
         self._buffer.trained(version)
 
+    def attend(self) -> None:
+        """Nothing happens while something else is done."""
+
     def report(self) -> FeedReport:
         elapsed = self._trainer_clock - self._report_clock
         idle = (self._generator_idle, self._trainer_idle)

@@ -66,8 +66,12 @@ class RemoteFeed:
         if self._schedule.released(version) == version:
             self._generators.share(weights, version)
         self._buffer.trained(version)
-        self._handle_all()
+        self.attend()
         self._admit()
+
+    def attend(self) -> None:
+        while (progress := self._generators.receive(wait=False)) is not None:
+            self._handle(progress)
 
     def report(self) -> FeedReport:
         now = time.monotonic()
@@ -92,7 +96,7 @@ class RemoteFeed:
         )
 
     def snapshot(self) -> Snapshot:
-        self._handle_all()
+        self.attend()
         buffer = self._buffer.snapshot()
         tensors = {f"buffer.{name}": tensor for name, tensor in buffer.tensors.items()}
         return Snapshot({"buffer": buffer.values, "source": self._source.snapshot()}, tensors)
@@ -121,10 +125,6 @@ class RemoteFeed:
     def _submit(self, requests: tuple[GroupRequest, ...]) -> None:
         if requests:
             self._generators.submit(requests, self._schedule.released(self._buffer.version))
-
-    def _handle_all(self) -> None:
-        while (progress := self._generators.receive(wait=False)) is not None:
-            self._handle(progress)
 
     def _handle(self, progress: Progress | None) -> None:
         assert progress is not None

@@ -164,5 +164,5 @@ const MoreCharts = (() => {
     for (const place of document.querySelectorAll(".chart")) if (place.redraw) renew(place);
   }
 
-  return { straight, history, panels, drawAll };
+  return { straight, history, panels, drawAll, whenSeen, quiet };
 })();

@@ -56,6 +56,7 @@ const Page = (() => {
     Details.draw();
     Details.origin();
     MoreCharts.history();
+    Sets.draw();
   }
 
   function controls() {

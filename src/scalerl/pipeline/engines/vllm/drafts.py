@@ -70,7 +70,7 @@ class Draft:
         if self.interruption is None or len(self.tokens) < self.interruption or self.complete(settings):
             return
         self.interruption = None
-        if _holds(self.tokens, settings.end_thinking_ids):
+        if settings.end_thinking.in_tokens(self.tokens):
             return
         phrase = settings.phrase_ids[: settings.max_response - len(self.tokens)]
         self.tokens += phrase
@@ -106,8 +106,3 @@ def piece_seed(seed: int, position: int) -> int:
     """vLLM draws from the seed of a request anew: pieces of a rollout must not draw the same numbers twice."""
     name = f"{seed} {position}".encode()
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest()) >> 1
-
-
-def _holds(tokens: list[int], marker: tuple[int, ...]) -> bool:
-    size = len(marker)
-    return size > 0 and any(tuple(tokens[at : at + size]) == marker for at in range(len(tokens) - size + 1))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -18,6 +19,8 @@ from scalerl.pipeline.launch.worker import Failed, LoadWeights, Loop, Order, Pro
 from scalerl.pipeline.types import GroupRequest
 from scalerl.pipeline.weights import Parcel
 
+_GATHER_S = 0.04
+"""A message for every group would cost as much as writing it, with a small policy."""
 CALLS = 6
 """At once: one that waits for progress, and orders."""
 
@@ -105,10 +108,12 @@ class _Orders:
         self._inbox.put(Stop())
 
     def sent(self, wait_s: float) -> tuple[Progress, ...]:
-        """All progress that was reported, waiting for the first."""
+        """All progress that was reported, waiting for the first, and a little for those that come right after it."""
         found = []
         try:
             item = self._outbox.get(timeout=wait_s)
+            if item is not None:
+                time.sleep(_GATHER_S)
             while True:
                 if item is not None:
                     found.append(item)
