@@ -18,6 +18,7 @@ from scalerl.errors import InputError, MissingDependencyError
 from scalerl.pipeline.adapters import add_adapters, merged, trained
 from scalerl.pipeline.session import train
 from scalerl.policy import TinyLlama, TinyMoe
+from scalerl.policy.load import load_policy
 from scalerl.policy.tiny import new_policy
 from scalerl.runs import RunDirectory
 
@@ -95,7 +96,7 @@ def test_a_checkpoint_is_a_plain_policy_and_the_adapters_are_pefts(
     folder = _newest(tmp_path / "run")
     plain = AutoModelForCausalLM.from_pretrained(folder).eval()
     assert not any("lora" in name for name in load_file(folder / "model.safetensors"))
-    (start,) = (path.parent for path in cache.glob("*/warm_start.json") if _same_shape(path.parent, plain))
+    start = load_policy(run, cache).folder
     base = AutoModelForCausalLM.from_pretrained(start).eval()
     with torch.no_grad():
         before = base(IDS).logits
@@ -119,9 +120,3 @@ def test_frozen_weights_cost_less(make_run: MakeRun, cache: Path, tmp_path: Path
 
 def _newest(run: Path) -> Path:
     return max((run / "checkpoints").iterdir())
-
-
-def _same_shape(folder: Path, model: torch.nn.Module) -> bool:
-    weights = load_file(folder / "model.safetensors")
-    own = model.state_dict()
-    return all(name in own and own[name].shape == tensor.shape for name, tensor in weights.items())

@@ -99,8 +99,11 @@ def run() -> RunConfig:
 class Opened:
     """A feed with a fleet of stand-ins, and what was said about it."""
 
-    def __init__(self, run: RunConfig, threads: Threads, size: int, most: int, build: Callable[[], Writer]) -> None:
+    def __init__(
+        self, run: RunConfig, threads: Threads, size: int, most: int, build: Callable[[], Writer], version: int
+    ) -> None:
         self.threads = threads
+        self._version = version
         self.notices: list[str] = []
         self.started: list[GeneratorActor] = []
         self._build = build
@@ -112,7 +115,7 @@ class Opened:
 
     def _start(self, place: int) -> GeneratorActor:
         assert place >= 0
-        self.started.append(GeneratorActor(self._build, 0, threads=1))
+        self.started.append(GeneratorActor(self._build, self._version, threads=1))
         return self.started[-1]
 
     def train(self, first: int, last: int, after_step: Callable[[int], None] = lambda _: None) -> list[Group]:
@@ -131,9 +134,9 @@ class Opened:
 def open_fleet(run: RunConfig, threads: Threads) -> Iterator[Callable[..., Opened]]:
     opened: list[Opened] = []
 
-    def open_it(size: int = 2, most: int = 4, build: Callable[[], Writer] | None = None) -> Opened:
+    def open_it(size: int = 2, most: int = 4, build: Callable[[], Writer] | None = None, version: int = 0) -> Opened:
         stand_in = importlib.import_module("stand_in")
-        opened.append(Opened(run, threads, size, most, build or partial(stand_in.StandIn, 0)))
+        opened.append(Opened(run, threads, size, most, build or partial(stand_in.StandIn, 0), version))
         return opened[-1]
 
     yield open_it
@@ -239,7 +242,7 @@ def test_a_saved_feed_asks_again_for_what_was_under_way(open_fleet: Callable[...
     first.train(0, 5)
     saved = first.feed.snapshot()
     first.feed.close()
-    second = open_fleet(build=partial(importlib.import_module("stand_in").StandIn, 5))
+    second = open_fleet(build=partial(importlib.import_module("stand_in").StandIn, 5), version=5)
     second.feed.restore(saved)
     trained = second.train(5, 9)
     assert [group.request.index for group in trained] == list(range(5 * PROMPTS, 9 * PROMPTS))
