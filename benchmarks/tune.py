@@ -52,6 +52,7 @@ FIGURES = {"far_mean": (0.15, 0.2, 0.25, 0.3), "far_sd": (0.1, 0.15, 0.2, 0.25, 
 NEUTRAL = Prior(
     log_exponent=(0.2, 0.6), log_midpoint=(0.0, 1.5), near=(0.4, 0.1, 0.1), climbing=0.5, far=(0.2, 0.3),
     floor_sd=0.02, drift=(0.05, 0.2, 0.5), drift_base=0.02, wobble=(0.004, 0.01, 0.025), flat=0.2, decay=0.02,
+    bending_width=1.0,
 )  # fmt: skip
 """The figures of M5 (LOG.md) where it has them, else round numbers."""
 

@@ -33,6 +33,8 @@ Floor = float | Literal["measured", "free"] | None
 Window = tuple[float | None, float | None]
 
 MIN_POINTS = 5
+SMALLEST, LARGEST = 1e-40, 1e40
+"""Sizes of numbers that can be fitted."""
 SCHEMA = 1
 
 
@@ -212,6 +214,7 @@ def fit(
     window = (_plain(window[0]), _plain(window[1]))
     for one in given:
         _check_values(one, bounds)
+        _check_sizes(one)
     fitted = _inside(given, window)
     count = sum(len(s) for s in fitted)
     name = name or given[0].name
@@ -342,6 +345,17 @@ def _check_values(series: Series, bounds: Bounds) -> None:
             f"{low} to {high} (option bounds)",
             series.source or series.name,
         )
+
+
+def _check_sizes(series: Series) -> None:
+    """Squares and powers of the numbers must be numbers too; zero is one."""
+    start = [] if series.start is None else [series.start.value]
+    for what, found in (("compute", series.compute), ("value", np.append(series.value, start))):
+        size = np.abs(found[found != 0])
+        odd = size[(size < SMALLEST) | (size > LARGEST)]
+        if odd.size:
+            allowed = f"zero, or {SMALLEST:g} to {LARGEST:g}: use another unit"
+            raise InputError(f"a {what} that cannot be fitted", float(odd[0]), allowed, series.source or series.name)
 
 
 def _check_window(given: Sequence[Series], window: Window, count: int, name: str) -> None:

@@ -203,7 +203,8 @@ def _project(
     for p, q in candidates:
         allowed = (p >= boxes[0, 0]) & (p <= boxes[0, 1]) & (q >= boxes[1, 0]) & (q <= boxes[1, 1])
         allowed &= (p <= q) | (not rising)
-        sse = total - 2 * (p * r1 + q * r2) + p * p * s11 + 2 * p * q * s12 + q * q * s22
+        with np.errstate(over="ignore", invalid="ignore"):  # where both columns are one: no candidate is better there
+            sse = total - 2 * (p * r1 + q * r2) + p * p * s11 + 2 * p * q * s12 + q * q * s22
         better = allowed & (sse < best_sse)
         best[better], best_sse[better] = np.stack([p, q], axis=1)[better], sse[better]
     return best, best_sse

@@ -16,6 +16,12 @@ from scalerl.curves.scale import Scale
 from scalerl.curves.shapes import Shape
 from scalerl.series import FloatArray
 
+LARGEST_SCALE = 600.0
+"""Natural logarithm of the largest scale of a power law, as in `least_squares`."""
+FULLY_AHEAD = float(np.log(1.4))
+"""Nats beyond the last point from which on a forecast is drawn in fully; before that in proportion: a band without a
+step."""
+
 
 @dataclass(frozen=True)
 class Posterior:
@@ -46,7 +52,9 @@ class Posterior:
             return {"floor": level, "ceiling": ceiling, "exponent": exponent, "midpoint": midpoint}
         if self.law == "power":
             exponent = np.exp(self.nodes[:, 0])
-            return {"ceiling": level, "scale": width * self.gain * last**exponent, "exponent": exponent}
+            steepest = LARGEST_SCALE / max(np.log(last), 1.0)  # so that the scale stays a finite number
+            scale = width * self.gain * last ** np.minimum(exponent, steepest)
+            return {"ceiling": level, "scale": scale, "exponent": exponent}
         if self.law == "loglinear":
             slope = width * self.gain
             return {"intercept": level - slope * np.log(last), "slope": slope}
@@ -62,7 +70,8 @@ class Posterior:
         """The value the policy would have, (M, K): the law, the wobble carried on, the discrepancy, and other futures.
 
         Beyond the last point the discrepancy grows, and some futures stay flat or decline. Before it the discrepancy is
-        what the walk from the first point to the last one passes on average.
+        what the walk from the first point to the last one passes on average. Last, the draws are drawn in towards
+        their median as far as `Prior.bending_width` says.
         """
         compute = np.atleast_1d(np.asarray(compute, dtype=np.float64))
         nats = np.log(compute / self.last_compute)[None, :]
@@ -70,7 +79,19 @@ class Posterior:
         path = np.where(nats > 0, self._path(law, now, np.maximum(nats, 0.0)), law)
         apart = np.abs(compute - self.last_compute)[None, :] / self.interval
         values = path + self._wobble(apart) + self._drift(np.abs(path - now), nats)
-        return np.clip(values, *self.scale.limits)
+        return self._drawn_in(np.clip(values, *self.scale.limits), nats)
+
+    def _drawn_in(self, values: FloatArray, nats: FloatArray) -> FloatArray:
+        """A curve that is just bending is forecast better than the mixture of futures believes."""
+        if self.law != "sigmoid":
+            return values
+        stage = -float(np.median(self.nodes[:, 0]))  # ln(last compute / midpoint)
+        narrowest = self.prior.bending_width
+        width = np.interp(stage, self.prior.bending, (1.0, narrowest, narrowest, 1.0))
+        middle = np.median(values, axis=0)
+        factor = 1 - (1 - width) * np.clip(nats / FULLY_AHEAD, 0.0, 1.0)
+        drawn: FloatArray = middle + factor * (values - middle)
+        return drawn
 
     def _path(self, law: FloatArray, now: FloatArray, nats: FloatArray) -> FloatArray:
         """The law, or one of the futures that leave it: flat from here, or declining by so much per nat."""

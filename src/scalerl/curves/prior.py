@@ -50,6 +50,12 @@ class Prior:
     """Chance that it declines from here."""
     decay_size: float = 0.1
     """Mean decline per nat of compute in that case."""
+    bending: tuple[float, float, float, float] = (0.0, 0.5, 1.5, 2.0)
+    """ln(last compute / midpoint) between which a curve bends: fully between the inner two, not at all outside."""
+    bending_width: float = 0.8
+    """Width of a forecast's interval there, as a share of what the draws say: the futures above (near or far ceiling,
+    flat, drift) are all kept open while a curve bends, and together they are too wide. Chosen by
+    benchmarks/tune_width.py on the real curves and the simulated runs, not on our own."""
 
     def noise_grid(self) -> NoiseGrid:
         """Every combination; a wobble of zero needs no memory."""

@@ -107,7 +107,8 @@ def _flat(prior: Prior, present: Present) -> Shape:
 
 
 def _power_column(nodes: FloatArray, t: FloatArray) -> FloatArray:
-    column: FloatArray = -np.exp(-np.exp(nodes[:, 0:1]) * t)
+    # Far before the last point a steep power has no end; beyond exp(150) no curve is like it, and squares overflow.
+    column: FloatArray = -np.exp(np.minimum(-np.exp(nodes[:, 0:1]) * t, 150.0))
     return column
 
 

@@ -86,5 +86,8 @@ def not_a_number(cell: object, column: str, where: str) -> InputError:
 
 def shorten(cell: object, width: int = 40) -> str:
     """A cell as a message shows it: a fat one is cut."""
-    text = cell if isinstance(cell, str) else repr(cell)
+    try:
+        text = cell if isinstance(cell, str) else repr(cell)
+    except (ValueError, RecursionError):  # thousands of digits, or nested as deep
+        text = f"a huge {type(cell).__name__}"
     return text if len(text) <= width else text[: width - 3] + "..."

@@ -21,7 +21,7 @@ import numpy as np
 from scalerl.errors import InputError
 from scalerl.readers.cells import Chunk, FloatArray, Lines, line_of, not_a_number, pack_lines, parses
 from scalerl.readers.columns import Picked
-from scalerl.readers.source import LONGEST_LINE_BYTES, Source
+from scalerl.readers.source import LONGEST_LINE_BYTES, Source, first_block
 
 Block = tuple[Lines, list[list[str]]]
 _DELIMITERS = ",\t;|"
@@ -47,7 +47,7 @@ class DelimitedRows:
         self._text = source.text()
         self._delimiter = ""
         self._blocks = self._parsed_blocks()
-        lines, rows = next(self._blocks)
+        lines, rows = first_block(self._blocks, source)
         header = [cell.strip() for cell in rows[0]]
         self.named = not all(map(parses, header))
         self.columns = tuple(header) if self.named else tuple(str(i + 1) for i in range(len(header)))

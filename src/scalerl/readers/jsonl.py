@@ -17,7 +17,7 @@ import numpy as np
 from scalerl.errors import InputError
 from scalerl.readers.cells import Chunk, FloatArray, Lines, line_of, not_a_number, pack_lines, shorten
 from scalerl.readers.columns import Picked
-from scalerl.readers.source import Source
+from scalerl.readers.source import Source, first_block
 
 Row = dict[str, Any]
 Block = tuple[Lines, list[Row]]
@@ -34,7 +34,7 @@ class JsonlRows:
     def __init__(self, source: Source) -> None:
         self._label = source.label
         self._blocks = self._parsed_blocks(source)
-        self._first = next(self._blocks)
+        self._first = first_block(self._blocks, source)
         self.columns = tuple(self._first[1][0])
 
     def is_number(self, column: str) -> bool:

@@ -33,9 +33,9 @@ class ParquetRows:
         self._label = source.label
         try:
             self._file = pq.ParquetFile(source.stream, pre_buffer=False)
-        except (pa.ArrowException, OSError) as error:
+            self.columns: tuple[str, ...] = tuple(self._file.schema_arrow.names)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise InputError(f"broken Parquet file ({_first_line(error)})", where=source.label) from None
-        self.columns: tuple[str, ...] = tuple(self._file.schema_arrow.names)
         if self._file.metadata.num_rows == 0:
             raise InputError("no rows in the file", allowed="at least one", where=source.label)
 
@@ -52,7 +52,7 @@ class ParquetRows:
                 if batch.num_rows:
                     yield self._chunk(batch, picked, row)
                 row += batch.num_rows
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise InputError(f"broken Parquet file ({_first_line(error)})", where=self._label) from None
 
     def _chunk(self, batch: Any, picked: Picked, row: int) -> Chunk:

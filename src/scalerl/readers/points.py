@@ -173,7 +173,13 @@ def _series(part: Points, start: StartValue | None, names: tuple[str, str], sour
     """Not through `Series.of`: the rows are checked and sorted already, and a second time would double the memory."""
     skip = int(start is not None and part.x[0] == 0)
     n = None if part.n is None else part.n[skip:]
-    return Series(part.x[skip:], part.y[skip:], n, start, part.name, *names, source)
+    x_name, y_name = map(_whole, names)
+    return Series(part.x[skip:], part.y[skip:], n, start, _whole(part.name), x_name, y_name, source)
+
+
+def _whole(text: str) -> str:
+    """JSON and file names can hold half a character, which nothing can write again: it becomes U+FFFD."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _start(part: Points) -> StartValue | None:
@@ -196,8 +202,11 @@ def _mean(points: Points, first: npt.NDArray[np.bool_]) -> list[Points]:
     """One point per compute: the mean, weighted by n if known; the n add up."""
     at = np.flatnonzero(first)
     weight = np.ones_like(points.y) if points.n is None else points.n
-    total = np.add.reduceat(weight, at)
-    mean = np.add.reduceat(weight * points.y, at) / total
+    with np.errstate(over="ignore", invalid="ignore"):  # seen to below
+        total = np.add.reduceat(weight, at)
+        mean = np.add.reduceat(weight * points.y, at) / total
+    if not (np.isfinite(mean) & np.isfinite(total)).all():
+        raise InputError(f"values or n too large for a mean in curve {points.name!r}", allowed="smaller numbers")
     n = None if points.n is None else total
     return [Points(points.name, points.x[at], mean, n)]
 

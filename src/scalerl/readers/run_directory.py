@@ -8,6 +8,7 @@ own cost is not part of what the policy was trained with. The evaluation of step
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from scalerl.errors import InputError
+from scalerl.plain_file import read_plain
 from scalerl.readers.cells import Chunk, FloatArray, not_a_number, pack_lines
 from scalerl.readers.columns import Picked, count_of, find
 from scalerl.readers.json_lines import Record, read_records
@@ -31,8 +33,8 @@ _ROLES = ("generation", "training")
 def is_run_directory(path: str | Path) -> bool:
     """A folder whose config.json is one of ours (a model folder has a config.json too)."""
     try:
-        saved = json.loads((Path(path) / CONFIG).read_bytes())
-    except (OSError, ValueError):
+        saved = json.loads(read_plain(Path(path) / CONFIG))
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(saved, dict) and {"identity", "config"} <= saved.keys()
 
@@ -77,7 +79,7 @@ class RunRows:
         """Every number of every evaluation, compute in all its units."""
         for line, record in enumerate(self._records, 1):
             units = {name: self._cell(record, name, line) for name in COMPUTE}
-            values = {name: float(value) for name, value in record.items() if _is_number(value) and name != "step"}
+            values = {name: _float(value) for name, value in record.items() if _is_number(value) and name != "step"}
             yield LogRecord(units | values, units["steps"])
 
     def _column(self, name: str, lines: list[int]) -> FloatArray:
@@ -122,7 +124,15 @@ def _number(values: dict[str, Any], name: str, where: str) -> float:
         raise InputError(f"no {name!r} in this object", allowed="a number in every line", where=where)
     if not _is_number(values[name]):
         raise not_a_number(values[name], name, where)
-    return float(values[name])
+    return _float(values[name])
+
+
+def _float(value: float) -> float:
+    """A number of JSON; an integer beyond the range of a float is infinite, and refused later as such."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _is_number(value: object) -> bool:

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, TypeVar
 
 from scalerl.errors import InputError
 
 Format = Literal["csv", "jsonl", "parquet"]
+Block = TypeVar("Block")
 
 BLOCK_BYTES = 1 << 18
 LONGEST_LINE_BYTES = 1 << 28
@@ -75,9 +76,12 @@ class Source:
 
     @property
     def age_s(self) -> float:
-        """Seconds since it was last written; infinite for what is no file."""
+        """Seconds since it was last written; infinite for what is no file.
+
+        A file of the future is as old as the clock is behind: it was written before the clock went back.
+        """
         status = os.fstat(self.stream.fileno()) if self.path != "-" else None
-        return float("inf") if status is None else time.time() - status.st_mtime
+        return float("inf") if status is None else abs(time.time() - status.st_mtime)
 
     def _blocks(self) -> Iterator[bytes]:
         rest: list[bytes] = []
@@ -96,6 +100,14 @@ class Source:
         if last := b"".join(rest):
             self.ends_open = True
             yield last
+
+
+def first_block(blocks: Iterator[Block], source: Source) -> Block:
+    """The first rows of a text; one that holds nothing but blanks of some kind is as empty as an empty one."""
+    block = next(blocks, None)
+    if block is None:
+        raise InputError("the file is empty", allowed=ALLOWED, where=source.label)
+    return block
 
 
 @contextmanager

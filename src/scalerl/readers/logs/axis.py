@@ -91,15 +91,18 @@ class Axis:
     def at(self, steps: FloatArray, tracks: Tracks, where: str) -> FloatArray:
         """Compute at each step."""
         if self.kind == "steps":
-            return steps * self.factor
+            with np.errstate(over="ignore"):
+                return steps * self.factor
         assert self.track is not None
         known, values = tracks.columns(self.track)
         if not known.size:
             raise InputError(f"no usable value of {self.track!r} for the compute", allowed="another --x", where=where)
-        totals = np.cumsum(values * np.diff(known, prepend=0.0)) if self.kind == "per step" else _without_falls(values)
-        if self.kind == "clock":
-            totals = totals + _before_first(known, totals)
-        return self.factor * _between(steps, known, totals)
+        with np.errstate(over="ignore", invalid="ignore"):  # a compute beyond floats is refused with the other points
+            each = self.kind == "per step"
+            totals = np.cumsum(values * np.diff(known, prepend=0.0)) if each else _without_falls(values)
+            if self.kind == "clock":
+                totals = totals + _before_first(known, totals)
+            return self.factor * _between(steps, known, totals)
 
 
 def choose(found: Survey, x: str | None, devices: Devices, taken: Collection[str], where: str) -> Axis:

@@ -26,7 +26,7 @@ from scalerl.readers.logs.text_lines import Line, pieces, text_lines
 _SEARCHED_LINES = 200_000
 """A run may print its config and the loading of a model for long before the first metric."""
 _ENOUGH_LINES = 50
-_BAR = re.compile(r"^\s*\d+%\|[^|]*\|\s*(\d+)/(\d+) \[")
+_BAR = re.compile(r"^\s*\d+%\|[^|]*\|\s*(\d{1,15})/(\d{1,15}) \[")
 
 
 def is_console_log(lines: Iterable[str]) -> bool:

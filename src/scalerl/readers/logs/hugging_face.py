@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from scalerl.plain_file import check_readable
 from scalerl.readers.logs.fields import Recorder
 from scalerl.readers.logs.records import Record, Tally
 from scalerl.readers.logs.text_lines import LONGEST_LINE_BYTES, blocks
 
 FILE = "trainer_state.json"
 _HISTORY = re.compile(r'"log_history"\s*:\s*\[')
-_GLOBAL_STEP = re.compile(rb'"global_step"\s*:\s*(\d+)')
+_GLOBAL_STEP = re.compile(r'"global_step"\s*:\s*(\d{1,15})(?!\d)')
 _NEXT_ENTRY = re.compile(r"\}\s*,\s*\{")
 _DECODER = json.JSONDecoder()
 _ENOUGH = 1 << 20
@@ -156,11 +157,13 @@ def _text(data: Iterator[bytes]) -> Iterator[str]:
 def _reached(path: Path) -> int | None:
     """The step of a trainer state, from its first lines or else its folder's name; None when it is no trainer state."""
     try:
+        check_readable(path)
         with path.open("rb") as stream:
             head = stream.read(_HEAD_BYTES)
     except OSError:
         return None
-    found = _GLOBAL_STEP.search(head) or re.search(rb"checkpoint-(\d+)$", str(path.parent).encode())
+    text = head.decode(errors="replace")
+    found = _GLOBAL_STEP.search(text) or re.search(r"checkpoint-(\d{1,15})$", str(path.parent))
     if not is_trainer_state(head):
         return None
     return 0 if found is None else int(found.group(1))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from scalerl.errors import InputError
 from scalerl.readers.logs.records import Record, Tally
@@ -30,6 +31,9 @@ _RUNS = """
 """
 _COUNT = "SELECT COUNT(*) FROM metrics WHERE run_uuid = ?"
 _POINTS = "SELECT timestamp, step, key, value, is_nan FROM metrics WHERE run_uuid = ? ORDER BY rowid"
+
+_BROKEN = (sqlite3.Error, UnicodeDecodeError)
+"""Also what sqlite3 raises when the message of its own error quotes a name that is not UTF-8."""
 
 Row = tuple[int, int, str, float, bool]
 
@@ -51,7 +55,7 @@ def is_mlflow_database(path: Path) -> bool:
                 return False
         with closing(_connect(path)) as database:
             names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    except (OSError, sqlite3.Error):
+    except (OSError, *_BROKEN):
         return False
     return names >= _TABLES
 
@@ -61,9 +65,9 @@ def database_runs(path: Path, label: str) -> list[DatabaseRun]:
     try:
         with closing(_connect(path)) as database:
             rows = database.execute(_RUNS).fetchall()
-    except sqlite3.Error as error:
+    except _BROKEN as error:
         raise InputError(f"the database cannot be read ({error})", where=label) from None
-    return [DatabaseRun(run_id, name or run_id, experiment or "") for run_id, name, experiment in rows]
+    return [DatabaseRun(str(run_id), str(name or run_id), str(experiment or "")) for run_id, name, experiment in rows]
 
 
 class MlflowDatabaseLog:
@@ -91,12 +95,20 @@ class MlflowDatabaseLog:
                     done += 1
                     if done % 1000 == 0 or done == total:
                         tally.read(done, total)
-                    if isinstance(row[3], float | int) and all(isinstance(cell, int) for cell in row[:2]):
+                    if _is_point(row):
                         yield row
                     else:
                         tally.skip("rows that are not numbers", f"row {done:,}")
-        except sqlite3.Error as error:
+        except _BROKEN as error:
             tally.skip(f"ends of a database that cannot be read ({error})", f"row {done + 1:,}")
+
+
+def _is_point(row: tuple[Any, ...]) -> bool:
+    """SQLite keeps whatever was written into a column."""
+    time_ms, step, name, value, _ = row
+    return (
+        isinstance(time_ms, int) and isinstance(step, int) and isinstance(name, str) and isinstance(value, float | int)
+    )
 
 
 def _value(value: float, is_nan: bool) -> float:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scalerl.errors import InputError
+from scalerl.plain_file import check_readable
 from scalerl.readers.cells import parses
 from scalerl.readers.logs.records import Record, Tally
 
@@ -25,6 +26,8 @@ _RUN_ID = re.compile(r"^run_(?:id|uuid):\s*['\"]?(\w+)", re.MULTILINE)
 _NAME = re.compile(r"^run_name:[ \t]*(.*)$", re.MULTILINE)
 _DELETED = re.compile(r"^lifecycle_stage:\s*['\"]?deleted", re.MULTILINE)
 _BLOCK_BYTES = 1 << 16
+_MOST = 1 << 63
+"""Times and steps are integers of MLflow's database elsewhere: beyond this they are damaged."""
 
 
 @dataclass(frozen=True)
@@ -127,9 +130,10 @@ def _point(line: bytes, name: str) -> Point | None:
     if not line.endswith(b"\n") or len(cells) < 2 or not parses(cells[1]):
         return None
     try:
-        return Point(int(cells[0]), int(cells[2]) if len(cells) > 2 else 0, name, float(cells[1]))
+        point = Point(int(cells[0]), int(cells[2]) if len(cells) > 2 else 0, name, float(cells[1]))
     except ValueError:
         return None
+    return point if max(abs(point.time_ms), abs(point.step)) < _MOST else None
 
 
 def _run(folder: Path, *, deleted_too: bool = False) -> MlflowRun | None:
@@ -148,6 +152,7 @@ def _meta(folder: Path) -> str | None:
 
 def _text(path: Path) -> str | None:
     try:
+        check_readable(path)
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None

@@ -106,7 +106,7 @@ def _in_parquet(path: Path, label: str, *, tables_too: bool) -> list[Log] | None
 
     try:
         names = read_schema(path).names
-    except (ArrowException, OSError):
+    except (ArrowException, OSError, UnicodeDecodeError):
         return None  # the strict reader says what is wrong with it
     if is_history_line(dict.fromkeys(names)):
         return [HistoryTableLog(path, label)]

@@ -27,12 +27,13 @@ def is_parquet_log(path: Path) -> bool:
     try:
         with pq.ParquetFile(path) as file:
             batch = next(file.iter_batches(_HEAD_ROWS, columns=_columns(file)), None)
-    except (pa.ArrowException, OSError):
+            found = [] if batch is None else batch.to_pylist()
+    except (pa.ArrowException, OSError, ValueError):  # ValueError: text that is not UTF-8
         return False
-    if batch is None:
-        return False
-    rows = [["" if cell is None else str(cell) for cell in row.values()] for row in batch.to_pylist()]
-    return is_csv_log(batch.schema.names, rows)
+    names = [] if batch is None else batch.schema.names
+    if len(set(names)) < len(names):
+        return False  # the strict reader says which column is there twice
+    return is_csv_log(names, [["" if cell is None else str(cell) for cell in row.values()] for row in found])
 
 
 class ParquetLog:
@@ -58,7 +59,7 @@ class ParquetLog:
                     yield from _records(batch, recorder, rows_read, tally)
                     rows_read += batch.num_rows
                     tally.read(rows_read, total)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: text that is not UTF-8
             reason = str(error).partition("\n")[0] or type(error).__name__
             if not rows_read:
                 raise InputError(f"broken Parquet file ({reason})", where=self.label) from None

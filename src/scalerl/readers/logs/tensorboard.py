@@ -138,6 +138,8 @@ def _number(tensor: Any) -> float | None:
     """The one number of a tensor; None when it has several or none."""
     if len(tensor.float_val) == 1:  # what nearly every writer does: no need for an array
         return float(tensor.float_val[0])
+    if any(dim.size != 1 for dim in tensor.tensor_shape.dim):  # a shape alone can ask for any amount of memory
+        return None
     from tensorboard.util import tensor_util
 
     try:

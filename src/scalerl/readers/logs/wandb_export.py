@@ -90,8 +90,9 @@ class HistoryTableLog:
                     yield from batch.to_pylist()
                     done += batch.num_rows
                     tally.read(size * done // total, size)
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"broken Parquet file ({str(error).splitlines()[0]})", where=self.label) from None
+        except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: no UTF-8, or a date beyond Python's
+            reason = str(error).partition("\n")[0] or type(error).__name__
+            raise InputError(f"broken Parquet file ({reason})", where=self.label) from None
 
 
 class WebExportLog:

@@ -124,7 +124,7 @@ def _value(item: Any) -> Any:
     if item.value_json:
         try:
             return json.loads(item.value_json)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
     kind = item.WhichOneof("value") if "value" in item.DESCRIPTOR.oneofs_by_name else None
     return getattr(item, kind) if kind in {"integer", "number", "boolean"} else None

@@ -22,6 +22,7 @@ _OWN_STEPS = (
     "global_step", "trainer/step", "train/step", "step",
 )  # fmt: skip
 _FIRST_ROWS = 100
+_DEEPEST = 50
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """Some exports write these as text, since JSON has no word for them."""
 
@@ -52,13 +53,14 @@ def _own_step(values: Mapping[str, float]) -> float | None:
     return next((values[name] for name in _OWN_STEPS if name in values and math.isfinite(values[name])), None)
 
 
-def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Cells by their dotted names. Histograms, images and tables are dicts with a `_type`, and left out."""
+def _flat(row: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Cells by their dotted names. Histograms, images and tables are dicts with a `_type`, and left out; so is what is
+    nested absurdly deep."""
     for name, cell in row.items():
         if not isinstance(cell, Mapping):
             yield prefix + name, cell
-        elif "_type" not in cell:
-            yield from _flat(cell, f"{prefix}{name}.")
+        elif "_type" not in cell and depth < _DEEPEST:
+            yield from _flat(cell, f"{prefix}{name}.", depth + 1)
 
 
 def _number(cell: object) -> float | None:
