@@ -41,3 +41,8 @@ def test_survives_pickling_with_its_parts() -> None:
     full = pickle.loads(pickle.dumps(StorageError.of(OSError(28, "No space left on device"), "a/metrics.jsonl")))
     assert (full.errno, full.reason, full.where) == (28, "No space left on device", "a/metrics.jsonl")
     assert str(full) == "a/metrics.jsonl: cannot be written (No space left on device); what was saved before is kept"
+
+
+def test_whatever_the_value_the_message_is_one_line() -> None:
+    assert str(InputError("odd\nkey", "a\nb", "c\r\nd", "e\nf")) == "e f: odd key: got 'a\\nb'; allowed: c d"
+    assert str(InputError("seed", int("f" * 5000, 16))) == "seed: got a huge int"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -96,3 +97,9 @@ def test_only_a_free_name_or_an_empty_folder_will_do(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "file"):
         with pytest.raises(InputError, match="the folder exists already; allowed: a new folder"):
             refuse_existing(path)
+
+
+def test_half_a_character_is_written_as_json_escapes_it(tmp_path: Path) -> None:
+    """A command line with a file name that is not UTF-8 stands in provenance.json."""
+    replace_file(tmp_path / "a.json", json.dumps({"path": "\udcff"}, ensure_ascii=False))
+    assert json.loads((tmp_path / "a.json").read_bytes()) == {"path": "\udcff"}

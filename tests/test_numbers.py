@@ -78,3 +78,16 @@ def test_names_side_by_side_drop_what_they_share() -> None:
     assert numbers.names(["a/b", "a/b"]) == ["b", "b"]
     assert numbers.names(["one", "one/two"]) == ["one", "one/two"]
     assert numbers.names(["a/b"]) == ["a/b"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(5e-324, "0.5e-323"), (-5e-324, "-0.5e-323"), (1.7976931348623157e308, "1.79769e+308")]
+)
+def test_the_smallest_and_the_largest_numbers(value: float, text: str) -> None:
+    assert numbers.amount(value) == text
+    assert numbers.ranged(value, value / 2, value, compute=True)
+
+
+def test_the_end_of_an_interval_that_cannot_be_rounded() -> None:
+    """Nothing above the largest numbers is left to round to."""
+    assert numbers.ranged(math.nan, -1.7976931348496958e308, 0.0)[1].startswith("[-1797")

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 Role = Literal["generation", "training", "evaluation"]
 ROLES: tuple[Role, ...] = ("generation", "training", "evaluation")
+_LARGEST = 1e300
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,16 @@ class Ledger:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Mapping[str, Any]]) -> Ledger:
-        return cls(**{role: Usage(**values[role]) for role in ROLES})
+        """KeyError, TypeError or ValueError for what is no ledger."""
+        return cls(**{role: Usage(**_numbers(values[role])) for role in ROLES})
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers that can be added up; a damaged file holds anything."""
+    for value in dict(values).values():
+        if type(value) not in {int, float} or not abs(value) < _LARGEST:
+            raise ValueError(f"no number of a ledger: {str(value)[:40]}")
+    return dict(values)
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,17 @@ class InputError(ScaleRLError, ValueError):
     def __str__(self) -> str:
         text = self.what
         if self.value is not None:
-            text += f": got {self.value!r}" if isinstance(self.value, str) else f": got {self.value}"
+            text += f": got {_shown(self.value)}"
         if self.allowed is not None:
             text += f"; allowed: {self.allowed}"
-        return text if self.where is None else f"{self.where}: {text}"
+        return " ".join((text if self.where is None else f"{self.where}: {text}").splitlines())
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value) if isinstance(value, str) else str(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, or something nested as deep
+        return f"a huge {type(value).__name__}"
 
 
 class MissingDependencyError(ScaleRLError, ImportError):
@@ -69,8 +76,15 @@ class StorageError(ScaleRLError, OSError):
         return f"{self.where}: cannot be written ({self.reason}); what was saved before is kept"
 
 
+class GuardError(ScaleRLError, RuntimeError):
+    """A guard has stopped the run; everything up to there is saved."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
+
 class TrainingError(ScaleRLError, RuntimeError):
-    """A step cannot be made: the loss is not finite, or a rollout is older than the bound. Weights are untouched."""
+    """A step cannot be made: a rollout is too old, or in SFT the loss is not finite. Weights are untouched."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

@@ -74,6 +74,8 @@ def amount(value: float | None, digits: int = 3) -> str:
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     rounded = float(f"{value:.{digits - 1}e}")
+    if not math.isfinite(rounded):  # the largest numbers have nothing above them to be rounded to
+        return f"{value:g}"
     divisor, suffix = _unit(rounded)
     text = _fixed(rounded / divisor, digits - 1 - _magnitude(rounded / divisor), signed=False)
     return (text.rstrip("0").rstrip(".") if "." in text else text) + suffix
@@ -142,7 +144,7 @@ def _unit(value: float) -> tuple[float, str]:
         return 1e3, "k"
     if 1e6 <= size < 1e9:
         return 1e6, "M"
-    power = _magnitude(value)
+    power = max(_magnitude(value), -323)  # the smallest power of ten that is a number
     return 10.0**power, f"e{power}"
 
 
@@ -157,7 +159,10 @@ def _magnitude(value: float) -> int:
 
 
 def _fixed(value: float, decimals: int, signed: bool) -> str:
-    rounded = round(value, decimals) + 0.0  # + 0.0 turns -0.0 into 0.0
+    try:
+        rounded = round(value, decimals) + 0.0  # + 0.0 turns -0.0 into 0.0
+    except OverflowError:  # the largest numbers have nothing above them to be rounded to
+        rounded = value
     return f"{rounded:{'+' if signed else ''}.{max(0, min(decimals, 12))}f}"
 
 

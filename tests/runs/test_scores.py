@@ -81,7 +81,20 @@ def test_results_have_the_names_of_the_evaluations(tmp_path: Path) -> None:
     assert read_results(tmp_path / "step-000002.json") == {}
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"problems": {"a": 3}, "num_samples": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"problems": {"a": 3}, "num_samples": 1}',
+        "[" * 100_000,
+        '{"problems": {}, "num_samples": 1e999}',
+        '{"problems": {"a": {"correct": 1e999, "judged": 1}}, "num_samples": 1}',
+        '{"problems": {"a": {"correct": 3, "judged": 2}}, "num_samples": 4}',
+        '{"problems": {"a": {"correct": 0, "judged": 5}}, "num_samples": 4}',
+    ],
+    ids=lambda text: text[:60],
+)
 def test_a_broken_file_is_one_line(text: str, tmp_path: Path) -> None:
     file = _file(tmp_path)
     file.write_text(text)

@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from scalerl.cli import main
 from scalerl.config import RunConfig, load_run, patch
 from scalerl.errors import InputError
-from scalerl.runs import RunDirectory, list_runs, summarise
+from scalerl.runs import Records, RunDirectory, list_runs, summarise
 
 from .conftest import Point
 
@@ -124,8 +126,54 @@ def test_a_list_of_runs(tmp_path: Path, config: RunConfig, point: Point) -> None
 
 def test_records_of_somebody_else_are_an_error(tmp_path: Path, config: RunConfig) -> None:
     RunDirectory.create(tmp_path, config).metrics.append({"loss": 1.0})
-    with pytest.raises(InputError, match=r"the last record cannot be used \(KeyError\('step'\)\)"):
+    with pytest.raises(InputError, match=r"metrics.jsonl, the last line: step: got 'nothing'; allowed: a whole number"):
         summarise(tmp_path)
+
+
+DEEP = "[" * 100_000
+STEPS: tuple[Any, ...] = ("1", 1.5, True, None, [1], -1)
+RATES: tuple[Any, ...] = ("x", [1], {}, True, 10**400)
+DAMAGED: list[tuple[str, dict[str, Any], str]] = [
+    *(("evals.jsonl", {"step": step}, "line 1: step: got") for step in STEPS),
+    *(("metrics.jsonl", {"step": step}, "the last line: step: got") for step in STEPS),
+    *(("evals.jsonl", {"pass_rate": rate}, "pass_rate: got") for rate in RATES),
+    ("evals.jsonl", {"standard_error": "x"}, "standard_error: got 'x'; allowed: a number, or null"),
+    ("evals.jsonl", {"downstream/<b>": "x"}, "downstream/<b>: got 'x'"),
+    ("evals.jsonl", {"part/a/num_judged": [10**400]}, "part/a/num_judged: got '[1000000"),
+    ("evals.jsonl", {"ledger": []}, "no ledger in this line"),
+    ("metrics.jsonl", {"wall_s": 10**400}, "wall_s: got '1000000"),
+    ("metrics.jsonl", {"wall_s": "x"}, "wall_s: got 'x'"),
+]
+
+
+@pytest.mark.parametrize(("file", "change", "words"), DAMAGED, ids=[f"{file} {words}" for file, _, words in DAMAGED])
+def test_a_line_that_nobody_can_count_with_is_one_line(
+    tmp_path: Path, config: RunConfig, point: Point, file: str, change: dict[str, Any], words: str
+) -> None:
+    """In the list it is a broken run, and to show it is refused."""
+    run = trained(tmp_path / "run", config, point)
+    Records(run.path / file).truncate(0)
+    (run.path / file).write_text(json.dumps(point(0, 0.2) | change) + "\n")
+    (found,) = list_runs(tmp_path)
+    assert found.state == "broken"
+    assert words in str(found.problem)
+    assert main(["runs", "show", str(run.path)]) == 2
+    assert main(["runs", "list", str(tmp_path)]) == 0
+
+
+@pytest.mark.parametrize("name", ["provenance.json", "stopped.json"])
+@pytest.mark.parametrize("content", [DEEP, "5", '{"sessions": [1]}', '{"sessions": "abc"}', "a folder"], ids=repr)
+def test_a_small_file_that_is_damaged_is_one_line(
+    tmp_path: Path, config: RunConfig, point: Point, name: str, content: str
+) -> None:
+    run = trained(tmp_path, config, point)
+    (run.path / name).unlink()
+    if content == "a folder":
+        (run.path / name).mkdir()
+    else:
+        (run.path / name).write_text(content)
+    (found,) = list_runs(tmp_path)
+    assert (found.state, name in str(found.problem)) == ("broken", True)
 
 
 def test_what_is_no_run_is_an_error(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,22 @@ def test_a_full_disk_is_one_error_and_tears_nothing(tmp_path: Path, full_disk: F
     assert store.path.read_bytes() == before
     store.append({"step": 2})
     assert [record["step"] for record in store.read()] == [1, 2]
+
+
+def test_a_text_that_is_no_utf_8_is_written_all_the_same(tmp_path: Path) -> None:
+    """The name of a folder may be of any bytes, and events name files."""
+    store = written(tmp_path, [{"message": os.fsdecode(b"runs/\xff: damaged"), "step": 1}])
+    assert store.read() == [{"message": "runs/\udcff: damaged", "step": 1}]
+
+
+def test_a_link_is_neither_written_nor_cut(tmp_path: Path) -> None:
+    (tmp_path / "letter").write_text("precious, without an end")
+    store = Records(tmp_path / "metrics.jsonl")
+    store.path.symlink_to("letter")
+    for call in (lambda: store.append({"step": 1}), lambda: store.truncate(0), store.offset):
+        with pytest.raises(StorageError, match=r"metrics.jsonl: cannot be written \(a link, not a file\)"):
+            call()
+    assert (tmp_path / "letter").read_text() == "precious, without an end"
 
 
 def test_a_line_is_plain_json(tmp_path: Path) -> None:

@@ -2,15 +2,15 @@
 
 The pipeline writes it (`RunDirectory.check`, then `hold`); reports, resume and the command line read it (`open`).
 Bytes and their crash contracts are the business of `store` and `scalerl.folder`; checkpoints are written by the
-pipeline. A run is identified by its config without the budget, the frequency of checkpoints and the number of
-processes: they may change when a run goes on, and config.json then holds the latest.
+pipeline. A run is identified by its config without the budget, the frequency of checkpoints, the guards and the number
+of processes: they may change when a run goes on, and config.json then holds the latest.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +19,8 @@ from typing import Any, Self
 
 from scalerl.config import RunConfig, diff, from_json, to_dict
 from scalerl.errors import InputError, StorageError
-from scalerl.folder import PARTIAL, check_writable, flush_names, replace_file
+from scalerl.folder import PARTIAL, check_writable, flush_names, make_folder, replace_file
+from scalerl.plain_file import read_plain
 from scalerl.readers.run_directory import is_run_directory
 from scalerl.runs import layout
 from scalerl.runs.lock import locked
@@ -27,10 +28,11 @@ from scalerl.runs.provenance import describe_session
 from scalerl.runs.store import Records, plain
 
 FORMAT = 1
-_PROCESSES = ("trainers", "generators", "trainer_gpus", "generator_gpus")
-"""Keys of `scale.launcher` that do not belong to the identity: how many share the work."""
-_FREE = ("scale.budget.", "scale.checkpoint_every", *(f"scale.launcher.{key}" for key in _PROCESSES))
+_PROCESSES = ("trainers", "generators", "trainer_gpus", "generator_gpus", "device", "transfer")
+"""Keys of `scale.launcher` that do not belong to the identity: who shares the work, and on what."""
+_FREE = ("scale.budget.", "scale.checkpoint_every", "scale.guards.", *(f"scale.launcher.{key}" for key in _PROCESSES))
 """Beginnings of the dotted keys that do not belong to the identity."""
+_FREE_PARTS = {"budget", "checkpoint_every", "guards"}
 _MOST_NAMED = 3
 
 
@@ -47,7 +49,7 @@ class RunDirectory:
         folder = Path(path)
         _refuse_strange(folder)
         if not is_run_directory(folder):
-            _make(folder)
+            make_folder(folder)
             with locked(folder / layout.LOCK):
                 if not is_run_directory(folder):  # another process may have been faster
                     directory = cls(folder, config)
@@ -118,6 +120,11 @@ class RunDirectory:
         return Records(self.path / layout.EVALS)
 
     @property
+    def events(self) -> Records:
+        """One record for whatever else happened. Unlike the others it is never cut back when a run goes on."""
+        return Records(self.path / layout.EVENTS)
+
+    @property
     def checkpoints(self) -> Path:
         """The folder of the checkpoints; it need not be there yet."""
         return self.path / layout.CHECKPOINTS
@@ -131,7 +138,7 @@ class RunDirectory:
         more = f", and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
         raise InputError(
             f"a run directory that belongs to another config ({'; '.join(named[:_MOST_NAMED])}{more})",
-            allowed="the same config, or a new folder; only budget, checkpoint_every and launcher's counts may change",
+            allowed="the same config, or a new folder; budget, checkpoint_every, guards, launcher's counts may change",
             where=str(self.path),
         )
 
@@ -147,15 +154,23 @@ class RunDirectory:
     def write_evaluation(self, step: int, results: Mapping[str, Any]) -> Path:
         """The results by problem of the evaluation at this step; whole or not at all."""
         file = self.evaluation_file(step)
-        _make(file.parent)
+        make_folder(file.parent)
         replace_file(file, json.dumps(plain(results), allow_nan=False, ensure_ascii=False) + "\n")
         return file
 
     def evaluation_file(self, step: int) -> Path:
         return self.path / layout.EVALUATIONS / f"{layout.step_name(step)}.json"
 
+    def write_inspection(self, step: int, lines: Iterable[Mapping[str, Any]]) -> Path:
+        """The batch of a step that was skipped, for whoever wants to know why."""
+        file = self.path / layout.INSPECTION / f"{layout.step_name(step)}.jsonl"
+        make_folder(file.parent)
+        text = "".join(json.dumps(plain(line), allow_nan=False, ensure_ascii=False) + "\n" for line in lines)
+        replace_file(file, text)
+        return file
+
     def finish(self, reason: str, step: int) -> None:
-        """How the session ended: "budget", "exhausted" or "interrupted" (see `status`)."""
+        """How the session ended: "budget", "exhausted", "interrupted" or "guard" (see `status`)."""
         ended = datetime.now(UTC).isoformat(timespec="seconds")
         text = json.dumps({"reason": reason, "step": step, "ended": ended}, indent=2)
         replace_file(self.path / layout.STOPPED, text + "\n")
@@ -177,7 +192,7 @@ def identity(config: RunConfig) -> str:
 
 
 def _digest(values: Mapping[str, Any]) -> str:
-    scale = {key: value for key, value in values["scale"].items() if key not in {"budget", "checkpoint_every"}}
+    scale = {key: value for key, value in values["scale"].items() if key not in _FREE_PARTS}
     scale["launcher"] = {key: value for key, value in scale["launcher"].items() if key not in _PROCESSES}
     text = json.dumps({**values, "scale": scale}, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -187,15 +202,23 @@ def read_sessions(path: Path) -> list[dict[str, Any]]:
     """What provenance.json says about each session, the first one first; empty when there is none."""
     file = path / layout.PROVENANCE
     try:
-        return list(json.loads(file.read_bytes())["sessions"])
+        return _checked_sessions(json.loads(read_plain(file))["sessions"])
     except FileNotFoundError:
         return []
-    except (ValueError, TypeError, KeyError) as error:
+    except OSError as error:
+        raise InputError(f"the file cannot be read ({error.strerror})", where=str(file)) from None
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise InputError(f"broken provenance ({error})", allowed="what a run has written", where=str(file)) from None
 
 
+def _checked_sessions(found: object) -> list[dict[str, Any]]:
+    if not isinstance(found, list) or not all(isinstance(session, dict) for session in found):
+        raise TypeError("no list of sessions")
+    return found
+
+
 def _read_config(file: Path) -> RunConfig:
-    saved = json.loads(file.read_bytes())  # recognised before: it is an object with these keys
+    saved = json.loads(read_plain(file))  # recognised before: it is an object with these keys
     if saved.get("format") != FORMAT:
         raise InputError("format of the run directory", saved.get("format"), f"{FORMAT} in this version", str(file))
     config = from_json(json.dumps(saved["config"]), str(file))
@@ -222,17 +245,10 @@ def _refuse_strange(folder: Path) -> None:
         raise InputError("the folder holds other things", min(strange), allowed, str(folder))
 
 
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        flush_names(folder.parent)
-    except OSError as error:
-        raise StorageError.of(error, folder) from None
-
-
 def _remove(file: Path) -> None:
     try:
         file.unlink(missing_ok=True)
+        flush_names(file.parent)
     except OSError as error:
         raise StorageError.of(error, file) from None
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from socket import gethostname
 
 from scalerl.errors import InputError, StorageError
+from scalerl.plain_file import check_ours, check_readable
 
 _PATIENCE_S = 0.3
 """Whoever asks for the status holds the lock for an instant; a real holder holds it for longer than this."""
@@ -38,6 +39,7 @@ class Holder:
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock, or `InputError` that names the process which does."""
     try:
+        check_ours(path)  # who holds it is written there, over whatever it was
         stream = path.open("a+b", buffering=0)
     except OSError as error:
         raise StorageError.of(error, path) from None
@@ -57,6 +59,7 @@ def holder(path: Path) -> Holder | None:
     import fcntl
 
     try:
+        check_readable(path)
         stream = path.open("rb", buffering=0)
     except OSError:  # not there, or not ours to read: nothing is known to run
         return None

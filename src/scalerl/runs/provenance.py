@@ -1,6 +1,7 @@
 """Where a run's numbers come from: versions, machine, command line and time of each session.
 
-Called by the run directory when a session begins. Holds no path of the user's home and nothing about the environment.
+Called by the run directory when a session begins. Holds no path of the user's home, no key or password, and
+nothing about the environment.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from scalerl.redaction import command_without_secrets
+
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy")
 _GIT_TIMEOUT_S = 10.0
 
@@ -23,7 +26,7 @@ def describe_session(command: Sequence[str] | None = None) -> dict[str, Any]:
     """This process, as JSON; `command` defaults to its own command line."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": [_without_home(part) for part in (sys.argv if command is None else command)],
+        "command": [_without_home(word) for word in command_without_secrets(sys.argv if command is None else command)],
         "scalerl": version_of("scalerl"),
         "commit": commit(),
         "python": platform.python_version(),

@@ -16,6 +16,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from scalerl.errors import InputError
+from scalerl.plain_file import read_plain
 
 HELD_OUT, DOWNSTREAM, PART = "pass_rate", "downstream/", "part/"
 """Keys of a line of evals.jsonl: the held-out value, and how those of a downstream set or of a mixture's part begin;
@@ -76,19 +77,25 @@ def read_results(file: Path, parts: Sequence[str] = ()) -> dict[str, Results]:
     `parts`: of a mixture, whose problems begin with the name of their part.
     """
     try:
-        saved = json.loads(file.read_bytes())
+        saved = json.loads(read_plain(file))
         held_out = _results(saved)
         found = {HELD_OUT: held_out} | {f"{PART}{name}": _of_part(held_out, name) for name in parts}
         return found | {f"{DOWNSTREAM}{name}": _results(one) for name, one in saved.get("downstream", {}).items()}
     except FileNotFoundError:
         return {}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except OSError as error:
+        raise InputError(f"the file cannot be read ({error.strerror})", where=str(file)) from None
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(f"broken results ({error})", allowed="what a run has written", where=str(file)) from None
 
 
 def _results(saved: Mapping[str, Any]) -> Results:
     by_problem = {name: (int(one["correct"]), int(one["judged"])) for name, one in saved["problems"].items()}
-    return Results(int(saved["num_samples"]), by_problem)
+    found = Results(int(saved["num_samples"]), by_problem)
+    for correct, judged in by_problem.values():
+        if not 0 <= correct <= judged <= found.num_samples:
+            raise ValueError(f"impossible counts: {correct} correct of {judged} judged of {found.num_samples}")
+    return found
 
 
 def _of_part(results: Results, part: str) -> Results:

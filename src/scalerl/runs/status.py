@@ -5,7 +5,7 @@ Used by the command line and by reports. The states:
     new          nothing is recorded yet, and nobody works on it
     running      a process holds the lock
     finished     the last session ended by itself: budget used up, or no problem left
-    interrupted  the user stopped it; everything was saved
+    interrupted  the user stopped it, or a guard; everything was saved
     crashed      the process is gone without saying why; the last checkpoint is what there is
     broken       the files cannot be read; `problem` says why
 """
@@ -14,19 +14,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from scalerl.compute import Ledger
 from scalerl.errors import InputError
+from scalerl.plain_file import read_plain
 from scalerl.readers.json_lines import Record
 from scalerl.readers.run_directory import is_run_directory
 from scalerl.runs import layout
 from scalerl.runs.budget import used
 from scalerl.runs.directory import RunDirectory, read_sessions
 from scalerl.runs.lock import holder
+from scalerl.runs.points import check_line, read_ledger, read_points
 from scalerl.runs.presets import preset_names
 
 State = Literal["new", "running", "finished", "interrupted", "crashed", "broken"]
@@ -42,7 +44,7 @@ class RunSummary:
     path: Path
     state: State
     reason: str | None = None
-    """How the last session ended: "budget", "exhausted", "interrupted"; None while it runs and after a crash."""
+    """How the last session ended: "budget", "exhausted", "interrupted", "guard"; None while it runs, or crashed."""
     problem: str | None = None
     """Why the files cannot be read; only for a broken run."""
     recipe: str | None = None
@@ -77,13 +79,15 @@ class RunSummary:
         return {**asdict(self), "path": str(self.path), "checkpoints": list(self.checkpoints), "compute": total}
 
 
-def summarise(path: str | Path) -> RunSummary:
+def summarise(run: str | Path | RunDirectory) -> RunSummary:
     """The state of one run; `InputError` when it is no run directory or its files are broken."""
-    folder = Path(path)
-    directory = RunDirectory.open(folder)
-    evals, last_step = directory.evals.read(), directory.metrics.last()
+    directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
+    folder = directory.path
+    evals, last_step = read_points(directory), directory.metrics.last()
+    if last_step is not None:
+        check_line(last_step, f"{directory.metrics.path}, the last line")
     last = _latest(last_step, evals[-1] if evals else None)
-    step, ledger = (0, Ledger()) if last is None else _progress(last, folder)
+    step, ledger = (0, Ledger()) if last is None else (last["step"], read_ledger(last, str(folder)))
     recipe, scale = preset_names(directory.config)
     budget = directory.config.scale.budget
     sessions = read_sessions(folder)
@@ -103,7 +107,7 @@ def list_runs(root: str | Path = ".") -> list[RunSummary]:
     """Every run in and below a folder, by path; one that cannot be read is in the list as broken."""
     if not Path(root).is_dir():
         raise InputError("no such folder", allowed="a folder with runs in it", where=str(root))
-    return [_summarise_or_say(folder) for folder in sorted(_find(Path(root), DEEPEST))]
+    return [_summarise_or_say(folder) for folder in sorted(find_runs(Path(root)))]
 
 
 def name_of(path: Path) -> str:
@@ -118,9 +122,9 @@ def _summarise_or_say(folder: Path) -> RunSummary:
         return RunSummary(name_of(folder), folder, "broken", problem=str(error))
 
 
-def _find(folder: Path, levels: int) -> Iterator[Path]:
-    """Nothing is looked for inside a run; links are not followed."""
-    if is_run_directory(folder):
+def find_runs(folder: Path, is_run: Callable[[Path], bool] = is_run_directory, levels: int = DEEPEST) -> Iterator[Path]:
+    """Runs in and below a folder. Nothing is looked for inside a run; links are not followed."""
+    if is_run(folder):
         yield folder
     elif levels:
         try:
@@ -129,7 +133,7 @@ def _find(folder: Path, levels: int) -> Iterator[Path]:
             return
         for entry in entries:
             if not entry.name.startswith("."):
-                yield from _find(Path(entry.path), levels - 1)
+                yield from find_runs(Path(entry.path), is_run, levels - 1)
 
 
 def _state(folder: Path, *, begun: bool) -> tuple[State, str | None, int | None]:
@@ -137,31 +141,23 @@ def _state(folder: Path, *, begun: bool) -> tuple[State, str | None, int | None]
     if (held := holder(folder / layout.LOCK)) is not None:
         return "running", None, held.pid
     try:
-        reason = str(json.loads((folder / layout.STOPPED).read_bytes())["reason"])
+        reason = str(json.loads(read_plain(folder / layout.STOPPED))["reason"])
     except FileNotFoundError:
         return ("crashed" if begun else "new"), None, None
-    except (ValueError, TypeError, KeyError) as error:
-        where = str(folder / layout.STOPPED)
-        raise InputError(f"broken file ({error})", allowed="what a run has written", where=where) from None
-    return ("interrupted" if reason == "interrupted" else "finished"), reason, None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        words, where = getattr(error, "strerror", None) or error, str(folder / layout.STOPPED)
+        raise InputError(f"broken file ({words})", allowed="what a run has written", where=where) from None
+    return ("interrupted" if reason in {"interrupted", "guard"} else "finished"), reason, None
 
 
 def _latest(step: Record | None, point: Record | None) -> Record | None:
     """The newer one: an evaluation is written after its step, and there is one before step 1."""
     records = [record for record in (step, point) if record is not None]
-    return max(records, key=lambda record: record.get("step", -1), default=None)
-
-
-def _progress(record: Record, folder: Path) -> tuple[int, Ledger]:
-    try:
-        return int(record["step"]), Ledger.from_dict(record["ledger"])
-    except (KeyError, TypeError, ValueError) as error:
-        allowed = "a record with a step and a ledger"
-        raise InputError(f"the last record cannot be used ({error!r})", allowed=allowed, where=str(folder)) from None
+    return max(records, key=lambda record: record["step"], default=None)
 
 
 def _pass_rates(evals: list[Record]) -> dict[str, Any]:
-    known = [(record["pass_rate"], record.get("step")) for record in evals if record.get("pass_rate") is not None]
+    known = [(record["pass_rate"], record["step"]) for record in evals if record.get("pass_rate") is not None]
     if not known:
         return {"num_evals": len(evals)}
     best, step = max(known, key=lambda pair: pair[0])
