@@ -11,8 +11,9 @@ from scalerl.config import load_run, patch
 from scalerl.config.task import Task
 from scalerl.tasks.build import KINDS, build_task
 
-ELSEWHERE = {"seed", "held_out_problems"}
-"""Options of a task that a run takes from another place: `seed` and `scale.evaluation.problems`."""
+ELSEWHERE = {"seed", "held_out_problems", "whole"}
+"""Options of a task that a run takes from another place: `seed`, `scale.evaluation.problems`, and of a downstream set
+`whole`."""
 CONFIGS = {get_args(model.model_fields["kind"].annotation)[0]: model for model in get_args(Task)}
 
 

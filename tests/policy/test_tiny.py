@@ -1,5 +1,6 @@
 """Small policies: their size, their format, and that a seed means its weights."""
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,13 @@ import pytest
 pytest.importorskip("transformers")
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, MixtralForCausalLM
 
 from scalerl.errors import InputError, StorageError
 from scalerl.policy import TinyLlama, TinyMoe, build_policy, build_tiny_llama, build_tiny_moe
-from scalerl.policy.tiny import Shape
+from scalerl.policy.tiny import Shape, disk_errors
 
 
 def parameters(folder: Path) -> int:
@@ -88,3 +90,25 @@ def test_impossible_shapes(kind: type[Any], sizes: dict[str, int], part: str) ->
     with pytest.raises(InputError) as caught:
         kind(**sizes)
     assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+        Exception("No space left on device (os error 28)"),
+    ],
+    ids=["safetensors", "tokenizers"],
+)
+def test_a_full_disk_is_one_whoever_writes_to_it(error: Exception) -> None:
+    """Both libraries write in Rust and have their own words for it."""
+    with pytest.raises(OSError, match="No space left on device") as caught, disk_errors():
+        raise error
+    assert caught.value.errno == errno.ENOSPC
+
+
+def test_other_failures_are_left_as_they_are() -> None:
+    for error in (ValueError("no such thing"), PermissionError(13, "Permission denied")):
+        with pytest.raises(type(error)) as caught, disk_errors():
+            raise error
+        assert caught.value is error

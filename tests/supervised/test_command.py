@@ -86,16 +86,20 @@ def test_the_log_is_one_that_read_knows(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_rl_takes_the_result_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the command that is printed, and what stands in the place of its dots."""
     assert main(ASKED) == 0
+    printed = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    assert (printed[:3], printed[-1]) == (["RL", "scalerl", "train"], "...")
     values = (
-        'scale.model={source="pretrained", name="out", dtype="float32"}', 'scale.warm_start={kind="none"}',
-        'scale.chat={template="model"}', 'recipe.length={kind="none"}', "scale.task.numbers=2",
+        'recipe.length={kind="none"}', "scale.task.numbers=2",
         "scale.task.train_problems=0", "scale.batch.prompts=2", "scale.batch.rollouts=4", "scale.tokens.prompt=48",
         "scale.tokens.thinking=16", "scale.tokens.answer=8", "scale.evaluation.problems=4",
         "scale.evaluation.samples=1", "scale.generator.rows=8",
     )  # fmt: skip
     sets = [word for value in values for word in ("--set", value)]
-    assert main(["train", *sets, "--budget", "2", "--out", "run", "--no-live"]) == 0, capsys.readouterr().err
+    assert main(["train", *printed[3:-1], *sets, "--budget", "2", "--out", "run", "--no-live"]) == 0, (
+        capsys.readouterr().err
+    )
 
 
 MIXED: dict[str, tuple[list[str], str]] = {

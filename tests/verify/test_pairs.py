@@ -75,6 +75,50 @@ def test_tolerances(found: str, wanted: str, tolerance: float, absolute: float, 
     assert verifier.verify(found, wanted).status == status
 
 
+def test_a_large_letter_beside_the_small_one_is_another() -> None:
+    """math-verify makes all letters small, so `R - r` would be 0."""
+    ring, verifier = r"\pi(R^2-r^2)", build_verifier("math", workers=1)
+    for text in (r"\pi(R-r)(R+r)", r"\pi R^2-\pi r^2", r"-\pi(r^2-R^2)"):
+        assert verifier.verify(rf"\boxed{{{text}}}", ring).correct, text
+    for text in ("0", r"\pi(r^2-R^2)", r"\pi(R^2-R^2)"):
+        assert verifier.verify(rf"\boxed{{{text}}}", ring).status == "wrong", text
+    assert verifier.verify(r"\boxed{r_1-R_1}", "R_1-r_1").status == "wrong"
+    assert verifier.verify(r"\boxed{x^2/2+c}", r"\frac{x^2}{2}+C").correct
+    verifier.close()
+
+
+@pytest.mark.parametrize("kind", ["math", "number"])
+def test_a_decimal_without_its_nought(kind: str) -> None:
+    verifier = build_verifier(kind)  # type: ignore[arg-type]
+    for text in (r"\boxed{.5}", "The answer is .5.", "So it is $.5$"):
+        assert verifier.verify(text, "0.5").correct, text
+        assert verifier.verify(text, "5").status == "wrong", text
+    assert verifier.verify(r"\boxed{0.5}", ".5").correct
+    assert verifier.verify(r"\boxed{5}", ".5").status == "wrong"
+    if kind == "math":
+        assert verifier.verify(r"\boxed{.5x}", r"\frac{x}{2}").correct
+        assert verifier.verify(r"\boxed{.5x}", "5x").status == "wrong"
+    verifier.close()
+
+
+@pytest.mark.parametrize(("kind", "one", "other"), [("math", "18", "20"), ("number", "18", "20"), ("choice", "A", "B")])
+def test_an_answer_that_is_not_the_one(kind: str, one: str, other: str) -> None:
+    verifier = build_verifier(kind)  # type: ignore[arg-type]
+    assert verifier.verify(f"The answer is not {one}, it is {other}.", one).status == "wrong"
+    assert verifier.verify(f"The answer is not {one}, it is {other}.", other).correct
+
+
+@pytest.mark.parametrize("kind", ["math", "number"])
+def test_repeating_decimals(kind: str) -> None:
+    verifier = build_verifier(kind)  # type: ignore[arg-type]
+    for one, other in ((r"0.\overline{3}", r"\frac{1}{3}"), (r"-1.1\overline{6}", "-7/6"), (r".\bar{21}", "7/33")):
+        assert verifier.verify(rf"\boxed{{{one}}}", other).correct, one
+        assert verifier.verify(rf"\boxed{{{other}}}", one).correct, one
+    assert verifier.verify(r"\boxed{0.3}", r"0.\overline{3}").status == "wrong"
+    assert verifier.verify(r"\boxed{0.\overline{3}}", r"0.\overline{03}").status == "wrong"
+    verifier.close()
+
+
 @pytest.mark.parametrize(
     ("kind", "reference", "objection"),
     [

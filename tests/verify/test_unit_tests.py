@@ -75,3 +75,10 @@ def test_outputs(output: str, expected: str, passed: bool) -> None:
 def test_results(result: str, expected: Any, passed: bool) -> None:
     (test,) = read_tests(json.dumps({"fn_name": "f", "inputs": [[]], "outputs": [expected]}))
     assert test.passed(result) is passed
+
+
+@pytest.mark.parametrize("output", ["1" + "0" * 400, "[" * 900 + "]" * 900], ids=["beyond floats", "deep"])
+def test_results_that_cannot_be_compared_are_wrong(output: str) -> None:
+    expected = "0.5" if output.startswith("1") else output
+    (test,) = read_tests(f'{{"fn_name": "f", "inputs": [[1]], "outputs": [{expected}]}}')
+    assert not test.passed(output)

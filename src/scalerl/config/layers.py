@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scalerl import presets
 from scalerl.errors import InputError
+
+DEEPEST = 30
+"""Levels of tables and lists; a config has ten."""
+LARGEST = 1 << 64
+"""TOML knows integers of 64 bits, Python's reader of it any."""
 
 Table = dict[str, Any]
 KeyPath = tuple[str, ...]
@@ -49,13 +54,17 @@ def file_layer(path: str | Path) -> Layer:
     label = str(path)
     try:
         text = Path(path).read_bytes().decode()
-        return Layer(label, tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"not TOML ({error})", allowed="a TOML file", where=label) from None
     except UnicodeDecodeError:
         raise InputError("not UTF-8 text", allowed="a TOML file", where=label) from None
-    except OSError as error:
-        raise InputError(f"the file cannot be read ({error.strerror})", allowed="a TOML file", where=label) from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"the file cannot be read ({reason})", allowed="a TOML file", where=label) from None
+    try:
+        values = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits, which is no TOMLDecodeError
+        raise InputError(f"not TOML ({error})", allowed="a TOML file", where=label) from None
+    check_plain(values, label)
+    return Layer(label, values)
 
 
 def override_layers(overrides: Sequence[str]) -> list[Layer]:
@@ -69,13 +78,15 @@ def parse_override(text: str) -> tuple[KeyPath, Any]:
     path = tuple(part.strip() for part in key.split("."))
     if not equals or not all(path):
         raise InputError("--set", text, "dotted.key=value, such as recipe.loss.cap=8")
-    return path, _parse_value(value.strip(), text)
+    found = _parse_value(value.strip(), text)
+    check_plain(_nested(path, found), "--set")
+    return path, found
 
 
 def _parse_value(value: str, text: str) -> Any:
     try:
         table = tomllib.loads(f"value = {value}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         table = {}
     if table.keys() == {"value"}:
         return table["value"]
@@ -91,7 +102,26 @@ def nested(flat: Mapping[str, Any]) -> Table:
     tree: Table = {}
     for key, value in flat.items():
         _insert(tree, tuple(key.split(".")), value)
+    check_plain(tree, None)
     return tree
+
+
+def check_plain(values: Any, where: str | None) -> None:
+    """Refuse what is nested absurdly deep, and numbers of absurdly many digits, before anything looks into them."""
+    level = [values]
+    for _ in range(DEEPEST):
+        level = [inner for value in level for inner in _inside(value)]
+        if any(isinstance(value, int) and abs(value) > LARGEST for value in level):
+            raise InputError("a whole number with too many digits", allowed="64 bits", where=where)
+        if not level:
+            return
+    raise InputError("nested too deep", allowed=f"at most {DEEPEST} levels", where=where)
+
+
+def _inside(value: Any) -> Collection[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def leaves(tree: Mapping[str, Any], prefix: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:

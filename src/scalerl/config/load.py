@@ -19,6 +19,7 @@ from scalerl.config.layers import (
     KeyPath,
     Layer,
     Table,
+    check_plain,
     combine,
     file_layer,
     leaves,
@@ -102,8 +103,9 @@ def from_json(text: str, where: str = "config.json") -> RunConfig:
     """A config that was saved with `to_json`."""
     try:
         values = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON ({error})", allowed="a saved config", where=where) from None
+    check_plain(values, where)
     return _validate(values, {}, where)
 
 

@@ -121,7 +121,10 @@ def _value(data: Any, path: Path) -> Any:
 
 def _short(value: Any) -> Any:
     """Plain numbers and texts as they are; anything long cut off."""
-    text = str(value)
+    try:
+        text = str(value)
+    except ValueError:  # an integer of thousands of digits, which a TOML file can hold in hexadecimal
+        return value
     if len(text) <= LONGEST_VALUE:
         return value
     return f"{text[:LONGEST_VALUE]}..."

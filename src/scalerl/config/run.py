@@ -71,6 +71,11 @@ class RunConfig(Frozen):
         """The length control of the recipe in tokens of this scale."""
         return resolve_length(self.recipe.length, self.scale.tokens)
 
+    @property
+    def uses_bfloat16(self) -> bool:
+        """Whether anything is multiplied in bfloat16: weights, or the trainer's mixed precision."""
+        return self.scale.model.dtype == "bfloat16" or self.scale.trainer.mixed_precision
+
     @model_validator(mode="after")
     def _thinking_can_be_interrupted(self) -> Self:
         if isinstance(self.recipe.length, Interruption) and not getattr(self.scale.task, "thinking", True):

@@ -14,6 +14,7 @@ from pydantic import Field, Strict, model_validator
 from scalerl.config.base import Count, Fraction, Frozen, NonNegative, Positive, Share, impossible
 from scalerl.config.chat import Chat
 from scalerl.config.downstream import DownstreamSet
+from scalerl.config.guards import Guards
 from scalerl.config.policy import Lora, Model, WarmStart
 from scalerl.config.task import Mixture, Task
 
@@ -153,7 +154,7 @@ class Generator(Frozen):
 class Launcher(Frozen):
     """Which processes there are."""
 
-    silent: ClassVar = frozenset({"trainers", "generators", "trainer_gpus", "generator_gpus"})
+    silent: ClassVar = frozenset({"trainers", "generators", "trainer_gpus", "generator_gpus", "device", "transfer"})
 
     kind: Literal["inline", "local", "ray"]
     """One process in virtual time, the same on every machine; a generator and a trainer process; or actors of a Ray
@@ -168,10 +169,16 @@ class Launcher(Frozen):
     with another number of them."""
     generators: Count = 1
     """`ray` only: actors that write rollouts, each with a copy of the policy. A run may go on with another number."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where policies are trained and evaluated, and where the embedded engine writes (on `ray` only if it has
+    `generator_gpus`). GPUs were never tried. vLLM takes what it was built for."""
     trainer_gpus: NonNegative = 0.0
-    """`ray` only: GPUs of each trainer."""
+    """`ray` only: GPUs of each trainer; with `device` cuda one, or as many as a rank may see."""
     generator_gpus: NonNegative = 0.0
     """`ray` only: GPUs of each generator; with vLLM as many as `generator.vllm.tensor_parallel`."""
+    transfer: Literal["store", "direct"] = "store"
+    """`ray` only: new weights through Ray's object store, or straight from the trainer's process to the generators':
+    NCCL where both have GPUs (never tried: there were none), gloo otherwise."""
 
     @model_validator(mode="after")
     def _processes_fit_the_kind(self) -> Self:
@@ -182,13 +189,18 @@ class Launcher(Frozen):
         for key in ("trainer_gpus", "generator_gpus"):
             if self.kind != "ray" and getattr(self, key):
                 raise impossible(key, getattr(self, key), f"0 with {self.kind}, which takes the GPUs it sees", "kind")
+        if self.kind == "ray" and (self.device == "cuda") != (self.trainer_gpus > 0):
+            allowed = "above 0 with device cuda, 0 with cpu"
+            raise impossible("trainer_gpus", self.trainer_gpus, allowed, "device")
+        if self.kind != "ray" and self.transfer != "store":
+            raise impossible("transfer", self.transfer, f"store with {self.kind}; direct needs ray", "kind")
         return self
 
 
 class ScaleConfig(Frozen):
     """A whole scale."""
 
-    silent: ClassVar = frozenset({"chat", "lora"})
+    silent: ClassVar = frozenset({"chat", "guards", "lora"})
 
     model: Annotated[Model, Field(discriminator="source")]
     """The policy."""
@@ -220,6 +232,8 @@ class ScaleConfig(Frozen):
     """The engine that writes rollouts."""
     launcher: Launcher
     """Which processes there are."""
+    guards: Guards = Guards()
+    """When a run is in trouble, and what is done about it."""
 
     @property
     def context(self) -> int:

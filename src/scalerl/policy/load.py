@@ -22,6 +22,7 @@ from scalerl.config.policy import Dtype, LlamaModel, MoeModel, PretrainedModel, 
 from scalerl.errors import InputError
 from scalerl.policy.chat import Dialogue
 from scalerl.policy.pretrained import read_model, read_tokenizer, resolve
+from scalerl.policy.processor import spare_broken_units
 from scalerl.policy.sft import Progress, WarmStart, warm_start
 from scalerl.policy.tiny import Shape, TinyLlama, TinyMoe, build_policy
 
@@ -48,6 +49,8 @@ def load_policy(
 ) -> LoadedPolicy:
     """The policy at step 0; `progress` hears of the warm start, if one has to be trained now."""
     model = run.scale.model
+    if run.uses_bfloat16:
+        spare_broken_units()  # a warm start, which comes first, would settle what oneDNN uses
     if isinstance(model, PretrainedModel):
         folder = _pretrained(run, model)
     else:
@@ -61,6 +64,8 @@ def load_policy(
 
 def read_policy(folder: Path, dtype: Dtype) -> PreTrainedModel:
     """The model in a folder, for example in a checkpoint."""
+    if dtype == "bfloat16":
+        spare_broken_units()
     return read_model(folder, getattr(torch, dtype))
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 from transformers import (
     LlamaConfig,
@@ -179,19 +178,21 @@ def save_policy(
     """Config, weights and tokenizer into an existing folder; `weights`: in the place of the model's own."""
     with no_progress_bars(), disk_errors():
         model.save_pretrained(folder, state_dict=None if weights is None else dict(weights))
-    tokenizer.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
 
 
 @contextmanager
 def disk_errors() -> Iterator[None]:
-    """safetensors words a full disk its own way (`I/O error: No space left on device (os error 28)`): an OSError."""
+    """safetensors and tokenizers word a full disk their own way (`No space left on device (os error 28)`): an OSError.
+
+    tokenizers raises nothing narrower than `Exception`."""
     try:
         yield
-    except SafetensorError as error:
-        found = re.search(r"I/O error: (.*) \(os error (\d+)\)", str(error))
-        if found is None:
+    except Exception as error:
+        found = re.search(r"([^:]*) \(os error (\d+)\)", str(error))
+        if found is None or isinstance(error, OSError):
             raise
-        raise OSError(int(found[2]), found[1]) from None
+        raise OSError(int(found[2]), found[1].strip()) from None
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from scalerl.folder import complete_folder, replace_file
 from scalerl.pipeline import checkpoint
 from scalerl.pipeline.types import Snapshot
 from scalerl.policy.pretrained import read_model
+from scalerl.policy.processor import spare_broken_units
 from scalerl.policy.tiny import save_policy
 from scalerl.runs.layout import CHECKPOINTS, METRICS
 from scalerl.runs.provenance import describe_session
@@ -80,6 +81,8 @@ class Session:
         self._corpora, self._watcher = corpora, watcher
         self._metrics = Records(work / METRICS)
         saved = checkpoint.load_newest(work / CHECKPOINTS)
+        if settings.dtype == "bfloat16":
+            spare_broken_units()
         model = _read(source if saved is None else saved.policy)
         packed = self._agree(model)
         row_tokens = _row_tokens(settings, corpora) if packed else 1

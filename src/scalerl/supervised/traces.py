@@ -13,6 +13,7 @@ from typing import Any
 
 from scalerl.errors import InputError
 from scalerl.readers.cells import shorten
+from scalerl.tasks.data.cells import refuse_half_characters
 from scalerl.tasks.data.open import open_rows
 from scalerl.tasks.data.rows import Row
 
@@ -112,6 +113,7 @@ def _text(cell: Any, key: str, where: str) -> str:
         raise InputError(f"{key!r} is no text", shorten(cell), allowed, where)
     if not cell.strip():
         raise InputError(f"empty {key!r}", allowed="a text in every row", where=where)
+    refuse_half_characters(cell, key, where)
     return cell
 
 
@@ -148,6 +150,7 @@ def _message(raw: Any, where: str) -> Message:
     message["content"] = _joined(content, where) if isinstance(content, list) else content
     if not isinstance(message["content"], str):
         raise InputError("the content of a message is no text", shorten(content), "a text", where)
+    refuse_half_characters(message["content"], "content", where)
     if message["role"] == "assistant" and not message["content"].strip() and not message.get("tool_calls"):
         raise InputError("an empty answer", allowed="content in every message of the assistant", where=where)
     return message

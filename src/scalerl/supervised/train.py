@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from transformers import AutoConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from scalerl.errors import InputError
 from scalerl.folder import check_writable, refuse_existing
-from scalerl.policy.pretrained import read_tokenizer, resolve
+from scalerl.policy.pretrained import read_config, read_tokenizer, resolve
 from scalerl.runs.layout import LOCK
 from scalerl.runs.lock import locked
 from scalerl.supervised.corpus import read_corpora
@@ -120,11 +120,7 @@ def _resolve(name: str) -> Path:
 
 def _max_tokens(settings: SftSettings, source: Path, tokenizer: PreTrainedTokenizerBase) -> int:
     """What was asked for, if the model can read it."""
-    try:
-        config = AutoConfig.from_pretrained(source).get_text_config()
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(f"the config of the model cannot be read ({reason})", where=str(source)) from None
+    config = read_config(source).get_text_config()
     known = (getattr(config, "max_position_embeddings", None), tokenizer.model_max_length)
     context = min(value for value in (*known, 10**9) if isinstance(value, int) and value > 0)
     if settings.max_tokens > context:

@@ -23,7 +23,6 @@ from scalerl.tasks.files import FileTask
 from scalerl.tasks.gym import GymTask
 from scalerl.tasks.mixture import MixtureTask
 from scalerl.tasks.problem import SPLITS, Settings, Task, TracedTask
-from scalerl.tasks.whole import WholeFile
 
 KINDS = {task.kind: task for task in (ChainedSums, Countdown, GymTask, FileTask, MixtureTask)}
 
@@ -41,7 +40,6 @@ def build_task(spec: str | Settings, *, seed: int | None = None) -> Task:
     kind = settings.pop("kind", None)
     if kind not in KINDS:
         raise InputError("unknown task", kind, _ALLOWED)
-    whole = kind == FileTask.kind and settings.pop("whole", False)
     options = {option.name: option for option in fields(KINDS[kind])}
     for name in settings:
         if name not in options:
@@ -52,8 +50,6 @@ def build_task(spec: str | Settings, *, seed: int | None = None) -> Task:
             raise InputError(f"task.{name} is missing", allowed=f"the task {kind} needs it")
     if seed is not None and "seed" in options:
         settings.setdefault("seed", seed)
-    if whole:
-        return WholeFile(settings)
     task = cast("Task", KINDS[kind](**settings))
     for split in SPLITS:  # drawn now: a task with too few problems fails before anything starts
         task.problems(split)

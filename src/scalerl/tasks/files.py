@@ -76,6 +76,8 @@ class FileTask:
     """Use only the first so many; None: all."""
     held_out_share: float = 0.1
     """Share of the problems that is held out, unless `held_out_path` names them."""
+    whole: bool = False
+    """Every problem is held out, and there is nothing to train on: for sets that are only measured."""
 
     def __post_init__(self) -> None:
         for option in ("path", "prompt_key", "answer_key"):
@@ -90,7 +92,8 @@ class FileTask:
         check_optional_whole("held_out_problems", self.held_out_problems, 1)
         check_between("held_out_share", self.held_out_share, 0, 1)
         assert self._verifier is not None  # one that cannot work here is refused now
-        assert all(self._pools[split].size for split in SPLITS)  # reads the file now
+        self._check_whole()
+        assert self._pools  # reads the file now
 
     @property
     def name(self) -> str:
@@ -116,6 +119,12 @@ class FileTask:
     def close(self) -> None:
         """End the processes of the verifier; they also end with the task, and start again when they are needed."""
         self._verifier.close()
+
+    def _check_whole(self) -> None:
+        check_flag("whole", self.whole)
+        for option in ("held_out_path", "train_problems"):
+            if self.whole and getattr(self, option) is not None:
+                raise InputError(f"task.{option}", getattr(self, option), "none with task.whole: nothing is trained on")
 
     def _check_verifier(self) -> None:
         check_choice("verifier", self.verifier, (*KINDS, AUTO))
@@ -152,6 +161,9 @@ class FileTask:
 
     @cached_property
     def _pools(self) -> dict[Split, ListedPool]:
+        if self.whole:
+            every = self._filled((("held_out", draft) for draft in self._drafts(self.path)), ("held_out",))
+            return {"train": ListedPool([]), "held_out": self._cut("held_out", every["held_out"])}
         if self.held_out_path is None:
             drafts = self._drafts(self.path)
             pools = self._filled((split_of(draft.canonical, self.held_out_share), draft) for draft in drafts)
@@ -222,7 +234,7 @@ class FileTask:
         most = MOST_LOOKED_AT + 2 * ((wanted or 0) + (self._wanted["held_out"] or 0))
         if looked_at <= most:
             return
-        if wanted is None:
+        if wanted is None and not self.whole:
             allowed = "task.train_problems: the first so many are used, and the rest is not read"
         else:
             allowed = "a larger held_out_share, a held_out_path, or a smaller file"
@@ -232,7 +244,8 @@ class FileTask:
         wanted = self._wanted[split]
         if not problems or (wanted is not None and wanted > len(problems)):
             what = f"too few {split.replace('_', '-')} problems"
-            allowed = f"at most {len(problems)}; another held_out_share, or a held_out_path"
+            instead = "" if self.whole else "; another held_out_share, or a held_out_path"
+            allowed = f"at most {len(problems)}{instead}"
             where = self.held_out_path if split == "held_out" and self.held_out_path else self.path
             raise InputError(what, wanted or 1, allowed, where)
         return ListedPool(problems)

@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import overload
 
 from scalerl.errors import InputError
-from scalerl.tasks.pools import indices
+from scalerl.tasks.pools import Endless
 from scalerl.tasks.problem import Problem, Problems
 from scalerl.tasks.seeds import seeded
 
@@ -26,7 +25,7 @@ Place = Callable[[Problem, str, int], Problem]
 """Problem, part, index in the mixture -> the problem as the mixture names it."""
 
 
-class MixedPool:
+class MixedPool(Endless):
     """Without an end, whatever its parts are."""
 
     def __init__(self, pools: Mapping[str, Problems], weights: Mapping[str, float], seed: int, place: Place) -> None:
@@ -41,19 +40,7 @@ class MixedPool:
         self._block = lru_cache(_REMEMBERED)(self._block_order)
         self._epoch = lru_cache(_REMEMBERED)(self._epoch_order)
 
-    @property
-    def size(self) -> None:
-        return None
-
-    @overload
-    def __getitem__(self, index: int) -> Problem: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Problem]: ...
-    def __getitem__(self, index: int | slice) -> Problem | list[Problem]:
-        if isinstance(index, slice):
-            return [self[i] for i in indices(index)]
-        if index < 0:
-            raise IndexError("a pool without end has no last problem")
+    def _at(self, index: int) -> Problem:
         block, place = divmod(index, BLOCK)
         part, before = self._block(block)[place]
         return self._place(self._nth(part, block * self._counts[part] + before), part, index)

@@ -62,7 +62,29 @@ class ListedPool(Sequence[Problem]):
         return self._problems[index]
 
 
-class EndlessPool:
+class Endless:
+    """What pools without an end have in common."""
+
+    @property
+    def size(self) -> None:
+        return None
+
+    @overload
+    def __getitem__(self, index: int) -> Problem: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Problem]: ...
+    def __getitem__(self, index: int | slice) -> Problem | list[Problem]:
+        if isinstance(index, slice):
+            return [self._at(i) for i in indices(index)]
+        if index < 0:
+            raise IndexError("a pool without end has no last problem")
+        return self._at(index)
+
+    def _at(self, index: int) -> Problem:
+        raise NotImplementedError
+
+
+class EndlessPool(Endless):
     """A pool without end: problem i is drawn with a generator seeded by i, until one falls into the split.
 
     Nothing is stored, so any problem is found again at once. A small task repeats itself sooner or later.
@@ -77,19 +99,7 @@ class EndlessPool:
         self._seed = seed
         self._share = share
 
-    @property
-    def size(self) -> None:
-        return None
-
-    @overload
-    def __getitem__(self, index: int) -> Problem: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Problem]: ...
-    def __getitem__(self, index: int | slice) -> Problem | list[Problem]:
-        if isinstance(index, slice):
-            return [self[i] for i in indices(index)]
-        if index < 0:
-            raise IndexError("a pool without end has no last problem")
+    def _at(self, index: int) -> Problem:
         rng = seeded(self._seed, self._split, index)
         for _ in range(_MOST_REJECTED):
             draft = self._draw(rng)

@@ -7,11 +7,13 @@ models, tokens or rewards: a verdict has a status, and what a status is worth is
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, Protocol, overload, runtime_checkable
 
-from scalerl.verify import Verdict
+from scalerl.errors import ScaleRLError
+from scalerl.verify import STATUSES, Verdict
 
 Split = Literal["train", "held_out"]
 SPLITS: tuple[Split, ...] = ("train", "held_out")
@@ -74,10 +76,33 @@ class TogetherTask(Protocol):
 
 
 def verify_all(task: Task, problem: Problem, completions: Sequence[str]) -> tuple[Verdict, ...]:
-    """A verdict for each completion, in their order."""
+    """A verdict for each completion, in their order. A verifier that fails where it never should does not end a run:
+    what it was asked about is not judged (`error`)."""
     if isinstance(task, TogetherTask):
-        return task.verify_all(problem, completions)
-    return tuple(task.verify(problem, completion) for completion in completions)
+        return _asked(lambda: task.verify_all(problem, completions), len(completions))
+    return tuple(_asked(partial(_one, task, problem, text), 1)[0] for text in completions)
+
+
+def _one(task: Task, problem: Problem, text: str) -> list[Verdict]:
+    return [task.verify(problem, text)]
+
+
+def _asked(ask: Callable[[], Sequence[object]], wanted: int) -> tuple[Verdict, ...]:
+    try:
+        found = tuple(ask())
+    except ScaleRLError:  # on purpose: there is no sandbox, for example
+        raise
+    except Exception as error:  # noqa: BLE001  # the boundary to whatever judges
+        return (Verdict("error", f"the verifier failed ({type(error).__name__}: {error})"[:200]),) * wanted
+    if len(found) != wanted:
+        return (Verdict("error", f"{len(found)} verdicts for {wanted} answers"),) * wanted
+    return tuple(_known(one) for one in found)
+
+
+def _known(found: object) -> Verdict:
+    if isinstance(found, Verdict) and found.status in STATUSES:
+        return found
+    return Verdict("error", f"the verifier said {found!r}"[:200])
 
 
 class TracedTask(Task, Protocol):

@@ -104,7 +104,7 @@ def open_prompts(path: str | Path, columns: Columns) -> Iterator[Records]:
         layout = recognise(rows.columns, _first(rows)) or PLAIN
         known = [name for name in (columns.prompt_key, *layout.prompts, *PROMPTS) if has_key(rows.columns, name)]
         if not known:
-            allowed = f"prompt_key, {', '.join(PROMPTS)}; it has {', '.join(rows.columns[:30])}"
+            allowed = f"{', '.join(PROMPTS)}, or the prompt_key of the dataset; it has {', '.join(rows.columns[:30])}"
             raise InputError("no column with prompts", allowed=allowed, where=rows.label)
         yield Records(rows, layout, key_of(rows.columns, known[0], "prompt_key", rows.label), None, layout.verifier)
 

@@ -24,7 +24,12 @@ _TEXT = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|op
 _NOISE = re.compile(
     r"\\(?:displaystyle|left|right|big|Big|bigg|Bigg|limits|!|,|;|:|\s)(?![a-zA-Z])|\\(?:left|right)(?=[a-zA-Z])"
 )
+_BEFORE = re.compile(r"^(?:[ ,;*]|\.{2,}|\.(?!\s?[0-9]|\s?\\(?:overline|bar)))+")
+"""Punctuation that belongs to no number: `.5` is a half."""
 _COMMAND = re.compile(r"\\(?:begin|end)\s{0,3}\{[^{}]*\}|\\[a-zA-Z]+")
+_LETTER = re.compile(rf"{_TEXT.pattern}|{_COMMAND.pattern}|(?P<letter>[A-Za-z])")
+_FREE = tuple(rf"\{name} " for name in ("xi", "zeta", "eta", "kappa", "iota", "upsilon", "psi", "tau"))
+"""Letters that are seldom used, in the place of others."""
 _NAME = re.compile(r"\s*(\\?[A-Za-z]+(?:_\{?\w+\}?)?(?:\([a-z]\))?)\s*=(?!=)")
 _BASE = re.compile(r"[0-9A-F]\s?_\s?\{?\s?([0-9]+)\s?\}?\s*$")
 _UNIT = re.compile(r"\\(?:text|mathrm|textrm|mbox)\s{0,3}\{\s*([A-Za-z/]+)\s*\}((?:\^\{?[23]\}?)?)\s*$")
@@ -41,7 +46,7 @@ def latex_answer(text: str) -> str:
     found = statement.usable if statement.how == "boxed" else _unboxed(statement, text[-TAIL:])
     found = _OR.sub(", ", re.sub(r"\\?\$", "", found).replace(r"\%", "%"))
     found = re.sub(r"(?:,\s*){2,}", ", ", " ".join(found.split()))
-    return found.strip(" .,;*").replace("%", r"\%")
+    return _BEFORE.sub("", found.rstrip(" .,;*")).replace("%", r"\%")
 
 
 def single_number(latex: str) -> Quantity | None:
@@ -83,6 +88,19 @@ def unit_of(latex: str) -> str:
 def without_unit(latex: str) -> str:
     """The formula alone."""
     return _UNIT.sub("", latex).strip() if unit_of(latex) else latex
+
+
+def both_cases_apart(answer: str, reference: str) -> tuple[str, str]:
+    """Where one of them has `R` beside `r`, in both another letter for `R`: math-verify makes every letter small, and
+    `R - r` would be 0. Where none has, the case does not count: `+ c` is `+ C`."""
+    used = [{one["letter"] for one in _LETTER.finditer(text) if one["letter"]} for text in (answer, reference)]
+    large = sorted({one for letters in used for one in letters if one.isupper() and one.lower() in letters})
+    free = [letter for letter in _FREE if letter.strip() not in answer + reference]
+    names = dict(zip(large, free, strict=False))
+    found, wanted = (
+        _LETTER.sub(lambda one: names.get(one["letter"] or "", one[0]), text) for text in (answer, reference)
+    )
+    return found, wanted
 
 
 def shape(latex: str) -> Literal["set", "tuple", "other"]:

@@ -34,6 +34,9 @@ _LATEX = [  # what stands for what, in this order
     (re.compile(r"\\[()\[\]]|\*\*|__"), " "),
 ]  # fmt: skip
 
+_REPEATING = re.compile(
+    r"(?<![0-9.,])([0-9]{0,9})\.([0-9]{0,9})\s{0,3}\\(?:overline|bar)\s{0,3}\{\s{0,3}([0-9]{1,9})\s{0,3}\}"
+)
 _NUMBER = re.compile(
     r"(?P<sign>(?<![0-9.)])[-+]\s?)?\$?\s?(?P<inner>(?<![0-9.)])-(?=[0-9.]))?"
     r"(?:(?P<whole>[0-9]{1,9})\s(?:and\s)?(?=[0-9]{1,9}\s?/\s?[0-9]))?"  # of a mixed number
@@ -84,6 +87,7 @@ class Quantity:
 def plain_text(text: str) -> str:
     """Without the LaTeX that changes nothing about a number."""
     text = text.translate(_CHARACTERS)
+    text = _REPEATING.sub(_fraction, text)
     for pattern, replacement in _LATEX:
         text = pattern.sub(replacement, text)
     text = " ".join(text.split()).replace(" ^", "^")
@@ -100,6 +104,13 @@ def unit_name(word: str) -> str:
     base, power = re.fullmatch(r"(.*?)(?:\^\{?([23])\}?)?", word, re.DOTALL).groups()  # type: ignore[union-attr]
     known = _UNITS.get(base) or _UNITS.get(base.casefold()) or _UNITS.get(base.casefold().removesuffix("s"), "")
     return f"{known}^{power}" if known and power else known
+
+
+def _fraction(repeating: re.Match[str]) -> str:
+    r"""`0.1\overline{6}` is 1/6."""
+    once, again = repeating[1] + repeating[2], repeating[3]
+    value = Fraction(int(once + again) - int(once or 0), 10 ** len(repeating[2]) * (10 ** len(again) - 1))
+    return f" {value.numerator}/{value.denominator}"
 
 
 def _quantities(plain: str) -> Iterator[Quantity]:

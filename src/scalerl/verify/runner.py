@@ -1,7 +1,9 @@
 """The program inside the sandbox: runs a program that a model wrote, once for each test, and reports what came of it.
 
 Its text is passed to a bare Python by `sandbox`; it is never imported. It knows inputs, never the expected outputs:
-what is right is decided outside, so nothing that happens in here can forge it. Standard library, Python 3.9 or newer.
+what is right is decided outside, so nothing that happens in here can forge it. A program finds what it would find as a
+file that Python runs: `exit`, its standard streams under both names, and an end that waits for its threads. Standard
+library, Python 3.9 or newer.
 
 In:  {"code": ..., "cpu_s": ..., "wall_s": ..., "memory_mb": ..., "processes": ..., "output_bytes": ...}, then each of
      {"stdin": ...}   or   {"call": NAME, "arguments": [...]}
@@ -10,6 +12,8 @@ Out: {"ready": true}, then {"status": ..., "output": ..., "detail": ...}; the ou
 
 from __future__ import annotations
 
+import atexit
+import builtins
 import contextlib
 import errno
 import json
@@ -22,9 +26,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from types import CodeType
 from typing import Any, NoReturn, TextIO
 
 Message = Mapping[str, Any]
+
+GIVEN = """
+import bisect, collections, functools, heapq, itertools, math, operator, re, string, typing
+from bisect import *
+from collections import *
+from functools import *
+from heapq import *
+from itertools import *
+from math import *
+from typing import *
+"""
+"""What the sites that ask for a function import beforehand: their starter code says List[int] and imports nothing."""
 
 
 def main() -> None:
@@ -72,7 +89,10 @@ def in_child(job: Message, test: Message, given: int, out: int, report: int) -> 
     os.setsid()
     os.dup2(given, 0)
     os.dup2(out, 1)
-    sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode, encoding="utf-8") for number, mode in enumerate("rww"))
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = os.fdopen(number, "w" if number else "r", encoding="utf-8")
+        vars(sys).update({name: stream, f"__{name}__": stream})  # both, or one that is replaced closes the pipe
+    vars(builtins).update(exit=sys.exit, quit=sys.exit)  # of `site`, which is not imported here
     limit(job)
     status, detail = "finished", ""
     try:
@@ -83,7 +103,8 @@ def in_child(job: Message, test: Message, given: int, out: int, report: int) -> 
     except BaseException as error:  # noqa: BLE001  # the sandbox boundary: whatever it raises is reported
         status, detail = told(error)
     try:
-        sys.stdout.flush()
+        if status == "finished":
+            last_words()
         os.write(report, json.dumps({"status": status, "detail": detail}).encode() + b"\n")
     except BaseException:  # noqa: BLE001  # what the program did to its output is its own affair
         os._exit(1)
@@ -91,19 +112,48 @@ def in_child(job: Message, test: Message, given: int, out: int, report: int) -> 
 
 
 def ran(job: Message) -> str:
-    exec(compile(job["code"], "program", "exec"), {"__name__": "__main__"})  # noqa: S102  # what the sandbox is for
+    exec(compiled(job), {"__name__": "__main__"})  # noqa: S102  # what the sandbox is for
     return ""
 
 
 def called(job: Message, test: Message) -> str:
-    names: dict[str, Any] = {"__name__": "program"}
-    exec(compile(job["code"], "program", "exec"), names)  # noqa: S102
+    # As builtins, what is given is found and is no name of the program's own, which alone may be called.
+    names: dict[str, Any] = {"__name__": "program", "__builtins__": {**given_names(), **vars(builtins)}}
+    exec(compiled(job), names)  # noqa: S102
     function = names.get(test["call"])
     if function is None and "Solution" in names:
         function = getattr(names["Solution"](), test["call"], None)
     if function is None:
         raise NameError("no function " + test["call"])
     return json.dumps(function(*test["arguments"]))
+
+
+def compiled(job: Message) -> CodeType:
+    """Without the __future__ of this file."""
+    return compile(job["code"], "program", "exec", dont_inherit=True)
+
+
+def given_names() -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec(GIVEN, names)  # noqa: S102  # our own text
+    return names
+
+
+def last_words() -> None:
+    """What Python does at the end of a program: it waits for threads, calls exit functions, empties buffers."""
+    while threads := waited_for():
+        threads[0].join()
+    atexit._run_exitfuncs()
+    streams: tuple[Any, ...] = (sys.stdout, sys.__stdout__)
+    for stream in streams:
+        if not getattr(stream, "closed", True):
+            stream.flush()
+
+
+def waited_for() -> list[Any]:
+    threading: Any = sys.modules.get("threading")
+    running = threading.enumerate() if threading else []
+    return [one for one in running if not one.daemon and one is not threading.main_thread()]
 
 
 def told(error: BaseException) -> tuple[str, str]:

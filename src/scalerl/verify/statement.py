@@ -17,7 +17,8 @@ LONGEST = 1000
 
 _TOKEN = re.compile(r"\\f?boxed\s{0,3}\{|\\.|[{}]", re.DOTALL)
 _MARKER = re.compile(
-    r"(?i)####|\banswer\b[^.\n:=]{0,60}?(?:\bis\b|\bare\b|:|=)(?:[ \t]*[:=])?|\banswer[*_]{1,3}[ \t]*:?"
+    r"(?i)####|\banswer\b[^.\n:=]{0,60}?(?:\b(?:is|are)\b(?![ \t]{1,3}not\b)|:|=)(?:[ \t]*[:=])?"
+    r"|\banswer[*_]{1,3}[ \t]*:?"
 )
 _BETWEEN_BOXES = re.compile(r"(?:[\s,;.$*]|\\[()\[\],;]|\b(?:and|or)\b)*")
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)")

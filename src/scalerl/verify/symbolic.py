@@ -14,7 +14,17 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from scalerl.errors import MissingDependencyError
-from scalerl.verify.latex import base_of, latex_answer, name_of, shape, single_number, unit_of, without_unit, words
+from scalerl.verify.latex import (
+    base_of,
+    both_cases_apart,
+    latex_answer,
+    name_of,
+    shape,
+    single_number,
+    unit_of,
+    without_unit,
+    words,
+)
 from scalerl.verify.number import same_value
 from scalerl.verify.pool import Pool
 from scalerl.verify.process import Conversation, NoReplyError, guarded
@@ -56,7 +66,7 @@ class MathVerifier(Verifier):
         latex = [(latex_answer(text), latex_answer(reference)) for text, reference in pairs]
         found = [_compared(answer, wanted) for answer, wanted in latex]
         hard = [i for i, verdict in enumerate(found) if verdict is None]
-        bare = [(without_unit(latex[i][0]), without_unit(latex[i][1])) for i in hard]
+        bare = [both_cases_apart(without_unit(latex[i][0]), without_unit(latex[i][1])) for i in hard]
         slow = dict(zip(hard, self._pool.verdicts(bare), strict=True))
         return [slow[i] if verdict is None else verdict for i, verdict in enumerate(found)]
 

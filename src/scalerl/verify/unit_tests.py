@@ -41,7 +41,10 @@ class UnitTest:
         except (ValueError, RecursionError):
             return False
         unwrapped = self.wrapped and isinstance(self.expected, list) and len(self.expected) == 1
-        return _same(result, self.expected) or (unwrapped and _same(result, self.expected[0]))
+        try:
+            return _same(result, self.expected) or (unwrapped and _same(result, self.expected[0]))
+        except (OverflowError, RecursionError):  # a number beyond floats, or lists nested absurdly deep
+            return False
 
 
 @lru_cache(maxsize=64)

@@ -219,6 +219,7 @@ BAD = {
                  ["no 'reward_model.ground_truth' in this object"]),
     "truth is no table": ("verl", {"prompt": "p", "reward_model": "rule"}, ["no 'reward_model.ground_truth'"]),
     "empty truth": ("verl", {"prompt": "p", "reward_model": {"ground_truth": ""}}, ["empty answer in 'reward_model."]),
+    "missing in pandas": ("verl", {"prompt": "p", "reward_model": {"ground_truth": float("nan")}}, ["empty answer in"]),
     "a list of truths": ("verl", {"prompt": "p", "reward_model": {"ground_truth": ["1"]}}, ["is no text or number"]),
     "unknown": ("auto", {"text": "p", "label": 1}, ["no known layout", "two of text, label", "gsm8k"]),
     "no tests": ("taco", {"question": "q", "input_output": "{}"}, ["verifier code cannot use (no unit tests"]),

@@ -25,7 +25,6 @@ class ParquetTable:
     unit: Unit = "row"
 
     def __init__(self, source: Source) -> None:
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
         _refuse_pipe(source, "Parquet")
@@ -33,9 +32,9 @@ class ParquetTable:
         self.num_bytes = os.fstat(source.stream.fileno()).st_size
         try:
             self._file = pq.ParquetFile(source.stream, pre_buffer=False, buffer_size=_BUFFER_BYTES)
-        except (pa.ArrowException, OSError) as error:
+            self.columns: tuple[str, ...] = tuple(self._file.schema_arrow.names)
+        except _broken() as error:
             raise InputError(f"broken Parquet file ({first_line(error)})", where=self.label) from None
-        self.columns: tuple[str, ...] = tuple(self._file.schema_arrow.names)
         self._num_rows: int = self._file.metadata.num_rows
         self._read = 0
         if self._num_rows == 0:
@@ -53,12 +52,10 @@ class ParquetTable:
         return self.num_bytes * self._read // self._num_rows
 
     def _cells(self, columns: Sequence[str], rows: int) -> Iterator[Row]:
-        import pyarrow as pa
-
         try:
             for batch in self._file.iter_batches(rows, columns=list(columns)):
                 yield from rows_of(batch, columns)
-        except (pa.ArrowException, OSError) as error:
+        except _broken() as error:
             raise InputError(f"broken Parquet file ({first_line(error)})", where=self.label) from None
 
 
@@ -74,7 +71,7 @@ class ArrowTable:
         self._stream = source.stream
         self._is_file = source.head.startswith(ARROW_FILE)
         self._ended = False
-        self.columns: tuple[str, ...] = tuple(self._schema().names)
+        self.columns: tuple[str, ...] = self._names()
 
     def first(self, columns: Sequence[str]) -> Row:
         found = next(self._cells(columns), None)
@@ -89,12 +86,10 @@ class ArrowTable:
     def done(self) -> int:
         return self.num_bytes if self._ended else self._stream.tell()
 
-    def _schema(self) -> Any:
-        import pyarrow as pa
-
+    def _names(self) -> tuple[str, ...]:
         try:
-            return self._open(None).schema
-        except (pa.ArrowException, OSError) as error:
+            return tuple(self._open(None).schema.names)
+        except _broken() as error:
             raise InputError(f"broken Arrow file ({first_line(error)})", where=self.label) from None
 
     def _open(self, fields: list[int] | None) -> Any:
@@ -105,16 +100,22 @@ class ArrowTable:
         return (ipc.open_file if self._is_file else ipc.open_stream)(self._stream, options=options)
 
     def _cells(self, columns: Sequence[str]) -> Iterator[Row]:
-        import pyarrow as pa
-
         try:
             reader = self._open([self.columns.index(name) for name in columns])
             batches = map(reader.get_batch, range(reader.num_record_batches)) if self._is_file else reader
             for batch in batches:
+                batch.validate(full=True)  # offsets of a damaged file point anywhere in memory
                 for start in range(0, batch.num_rows, BATCH_ROWS):
                     yield from rows_of(batch.slice(start, BATCH_ROWS), columns)
-        except (pa.ArrowException, OSError) as error:
+        except _broken() as error:
             raise InputError(f"broken Arrow file ({first_line(error)})", where=self.label) from None
+
+
+def _broken() -> tuple[type[Exception], ...]:
+    """What pyarrow raises for a damaged file: its own errors, text that is not UTF-8, a length beyond all memory."""
+    import pyarrow as pa
+
+    return pa.ArrowException, OSError, ValueError, MemoryError
 
 
 def rows_of(batch: Any, columns: Sequence[str]) -> Iterator[Row]:

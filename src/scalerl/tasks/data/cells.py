@@ -6,6 +6,8 @@ Called by `layouts` and `records`. What cannot be used is an `InputError` withou
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -59,7 +61,7 @@ def prompt_text(cell: Any, key: Key) -> str:
         raise InputError(f"empty prompt in {str(key)!r}", allowed="a text in every row")
     if not isinstance(text, str):
         raise _no_text(cell, key)
-    _refuse_half_characters(text, key)
+    refuse_half_characters(text, str(key))
     return text
 
 
@@ -69,12 +71,13 @@ def answer_text(cell: Any, key: Key, *, tables: bool) -> str:
         raise InputError(f"no {str(key)!r} in this object", allowed="an answer in every line")
     if tables and isinstance(cell, list | dict) and cell:
         return json.dumps(cell, default=str)
-    if cell is None or (isinstance(cell, str) and not cell.strip()):
+    missing = cell is None or (isinstance(cell, float) and math.isnan(cell))  # pandas writes what is missing as NaN
+    if missing or (isinstance(cell, str) and not cell.strip()):
         raise InputError(f"empty answer in {str(key)!r}", allowed="a text or a number in every row")
     if isinstance(cell, bool) or not isinstance(cell, str | int | float):
         raise InputError(f"the answer in {str(key)!r} is no text or number", shorten(cell), "a text or a number")
     text = str(cell).strip()
-    _refuse_half_characters(text, key)
+    refuse_half_characters(text, str(key))
     return text
 
 
@@ -91,7 +94,7 @@ def table_of(cell: Any) -> Any:
 def _inside(cell: Any, part: str) -> Any:
     if isinstance(cell, Mapping):
         return cell.get(part, ABSENT)
-    if isinstance(cell, list) and part.isdigit() and int(part) < len(cell):
+    if isinstance(cell, list) and re.fullmatch(r"[0-9]{1,9}", part) and int(part) < len(cell):
         return cell[int(part)]
     return ABSENT
 
@@ -120,10 +123,10 @@ def _message(message: Any) -> tuple[str, str | None]:
     return str(message.get("role")), content if isinstance(content, str) else None
 
 
-def _refuse_half_characters(text: str, key: Key) -> None:
+def refuse_half_characters(text: str, key: str, where: str | None = None) -> None:
     """JSON can hold half of a surrogate pair, which nothing can encode."""
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise InputError(f"half a character in {str(key)!r}", ascii(shorten(text)), "text that is valid Unicode")
+        raise InputError(f"half a character in {key!r}", ascii(shorten(text)), "text that is valid Unicode", where)
 
 
 def _no_text(cell: Any, key: Key) -> InputError:

@@ -7,6 +7,7 @@ for that.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -63,7 +64,10 @@ def folder_files(folder: Path) -> list[Path]:
     if (folder / "dataset_dict.json").is_file():
         return _of_one_split(folder)
     if (folder / "state.json").is_file():
-        names = [one["filename"] for one in _document(folder / "state.json").get("_data_files", [])]
+        names = [
+            _plain(one.get("filename") if isinstance(one, dict) else one, folder)
+            for one in _list(folder / "state.json", "_data_files")
+        ]
         return _existing([folder / name for name in names], folder)
     found = sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS and path.is_file())
     splits = {_split_name(path) for path in found}
@@ -74,11 +78,21 @@ def folder_files(folder: Path) -> list[Path]:
 
 
 def _of_one_split(folder: Path) -> list[Path]:
-    splits = [str(name) for name in _document(folder / "dataset_dict.json").get("splits", [])]
-    if len(splits) == 1:
+    splits = [_plain(name, folder) for name in _list(folder / "dataset_dict.json", "splits")]
+    if len(splits) == 1 and (folder / splits[0]).is_dir():
         return folder_files(folder / splits[0])
+    if len(splits) == 1:
+        raise InputError("a split of this dataset is missing", splits[0], "a folder of that name", str(folder))
     allowed = "one of " + ", ".join(str(folder / split) for split in splits)
     raise InputError("a folder with several splits", allowed=allowed, where=str(folder))
+
+
+def _plain(name: object, folder: Path) -> str:
+    """A name in this very folder: a dataset from elsewhere does not say which other files are read."""
+    text = str(name)
+    if not isinstance(name, str) or text in {"", ".", ".."} or {*text} & {"\0", "\\"} or Path(text).name != text:
+        raise InputError("a file of this dataset", text, "the name of one in the same folder", str(folder))
+    return text
 
 
 def _split_name(path: Path) -> str:
@@ -91,16 +105,18 @@ def _existing(paths: list[Path], folder: Path) -> list[Path]:
         allowed = f"{', '.join(ENDINGS)} files, or what datasets.save_to_disk writes"
         raise InputError("a folder without data", allowed=allowed, where=str(folder))
     for path in paths:
-        if not path.is_file():
+        if not os.path.isfile(path):  # noqa: PTH113  Path.is_file raises for a name that is too long
             raise InputError("a file of this dataset is missing", path.name, "all that state.json names", str(folder))
     return paths
 
 
-def _document(path: Path) -> dict[str, Any]:
+def _list(path: Path, key: str) -> list[Any]:
+    """The list under a key of a JSON object; empty when it is not there."""
     try:
-        document = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        document = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"broken dataset folder ({first_line(error)})", where=str(path)) from None
-    if not isinstance(document, dict):
-        raise InputError("broken dataset folder", allowed="a JSON object", where=str(path))
-    return document
+    found = document.get(key, []) if isinstance(document, dict) else None
+    if not isinstance(found, list):
+        raise InputError("broken dataset folder", allowed=f"a JSON object with a list {key}", where=str(path))
+    return found

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from scalerl.errors import InputError
+from scalerl.readers.source import ALLOWED as TABLES
 from scalerl.readers.source import Source, open_source
 from scalerl.tasks.data.arrow import ARROW_FILE, ARROW_STREAM, ArrowTable, ParquetTable
 from scalerl.tasks.data.folder import Shards, folder_files
@@ -29,8 +30,13 @@ def open_rows(path: str | Path) -> Iterator[Rows]:
     elif Path(name).is_dir():
         yield Shards(name, folder_files(Path(name)), open_rows)
     else:
-        with open_source(name) as source:
-            yield _table(source)
+        try:
+            with open_source(name) as source:
+                yield _table(source)
+        except InputError as error:
+            if error.allowed != TABLES:
+                raise
+            raise InputError(error.what, error.value, ALLOWED, error.where) from None
 
 
 def _table(source: Source) -> Rows:

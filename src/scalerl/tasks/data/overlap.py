@@ -49,6 +49,8 @@ class Overlap:
     problems: int = 0
     short: int = 0
     """Problems of less than n words, which are only found whole."""
+    unreadable: int = 0
+    """Rows without a prompt that can be read: nothing is known of these."""
     common: int = 0
     """n-grams that too many problems share."""
     same: int = 0

@@ -16,7 +16,7 @@ from scalerl.tasks.data.overlap import NGRAM, EvaluationIndex, words_of
 from scalerl.tasks.data.reference import ReferenceCheck, Sample
 from scalerl.tasks.data.repeats import Repeats
 from scalerl.tasks.files import canonical
-from scalerl.tasks.records import Columns, Record, Records, open_prompts, open_records
+from scalerl.tasks.records import ANSWER_KEY, PROMPT_KEY, Columns, Record, Records, open_prompts, open_records
 from scalerl.verify import Kind
 
 Progress = Callable[[int, int], None]
@@ -55,7 +55,8 @@ def inspect(question: Question, progress: Progress = lambda *_: None) -> Documen
         while batch := list(islice(rows, survey.room())):
             survey.take(batch)
             progress(records.rows.done(), records.rows.num_bytes)
-        return _heading(question, records, kind) | survey.document()
+        heading, found = _heading(question, records, kind), survey.document()
+        return heading | found | {"task": _task(question, heading, found)}
 
 
 class _Survey:
@@ -169,12 +170,29 @@ def _heading(question: Question, records: Records, kind: Kind) -> Document:
     }
 
 
+def _task(question: Question, heading: Document, found: Document) -> Document:
+    """What a task needs beside the path to take this dataset."""
+    keys = {"prompt_key": (question.columns.prompt_key, PROMPT_KEY)}
+    keys |= {"answer_key": (question.columns.answer_key, ANSWER_KEY)}
+    plain = heading["layout"] == "plain"
+    named = {name: heading[name] for name, (given, usual) in keys.items() if plain or given != usual}
+    refused = found["unusable"] or found["duplicates"]["contradicted"]
+    return {"layout": heading["layout"], **named, "verifier": heading["verifier"]} | (
+        {"skip_unusable": True} if refused else {}
+    )
+
+
 def _index(path: str, question: Question) -> EvaluationIndex:
-    index = EvaluationIndex(path, question.ngram)
-    with open_prompts(path, Columns()) as records:
+    index, refused = EvaluationIndex(path, question.ngram), None
+    with open_prompts(path, question.columns) as records:
         for record in records.read():
             if isinstance(record, Record):
                 index.add(record.number, record.prompt)
+            else:
+                index.found.unreadable += 1
+                refused = refused or record
+    if refused is not None and not index.found.problems:
+        raise InputError(f"no prompt to compare with (the first row: {refused.what})", refused.value, where=path)
     return index
 
 
@@ -182,6 +200,7 @@ def _met(index: EvaluationIndex) -> Document:
     found = index.found
     return {
         "file": found.label, "problems": found.problems, "short": found.short, "common_ngrams": found.common,
+        "unreadable": found.unreadable,
         "same": found.same, "sharing": found.sharing, "problems_met": len(found.met), "rows": found.rows,
         "examples": [asdict(meeting) for meeting in found.meetings],
     }  # fmt: skip
