@@ -11,7 +11,15 @@
 set -euo pipefail
 
 PORT=${PORT:-6379}
-head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+# What is on the GPUs, for the check as for the run.
+GPUS=(--set scale.generator.engine=vllm --set scale.launcher.transfer=direct --set scale.launcher.device=cuda
+    --set scale.launcher.trainer_gpus=1 --set scale.launcher.generator_gpus=1)
+# Others of the network stay out: a token for this job alone, which srun hands to every node.
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN
+RAY_AUTH_TOKEN=$(python3 -c 'import secrets; print(secrets.token_hex(32))')
+export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK # since Slurm 22.05 srun does not take it from sbatch
+
+head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p) # reads all: with pipefail a closed pipe ends the job
 address=$(srun --nodes=1 --ntasks=1 -w "$head" hostname --ip-address | cut -d ' ' -f 1):$PORT
 
 # --block: Slurm ends Ray with the job, and the job with Ray.
@@ -23,5 +31,6 @@ if [ "$SLURM_NNODES" -gt 1 ]; then
     sleep 20
 fi
 
-srun --overlap --nodes=1 --ntasks=1 -w "$head" scalerl cluster-check --address "$address"
-srun --overlap --nodes=1 --ntasks=1 -w "$head" scalerl train --launcher ray --address "$address" "$@"
+on_head=(srun --overlap --nodes=1 --ntasks=1 -w "$head")
+"${on_head[@]}" scalerl cluster-check --address "$address" "${GPUS[@]}" --set scale.model.heads=2
+"${on_head[@]}" scalerl train --launcher ray --address "$address" "${GPUS[@]}" "$@"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -22,6 +23,7 @@ from scalerl.pipeline import checkpoint
 from scalerl.pipeline.types import Snapshot
 from scalerl.policy import TinyLlama, TinyMoe
 from scalerl.policy.tiny import Shape, new_policy
+from scalerl.runs.layout import complete_checkpoints
 
 SMALL = TinyLlama(width=16, layers=1, heads=2, feed_forward=16)
 MODEL, TOKENIZER = new_policy(SMALL, seed=1)
@@ -46,7 +48,7 @@ def test_values_come_back_exactly(tmp_path: Path) -> None:
     assert (folder.name, loaded.step, loaded.policy) == ("step-000100", 100, folder)
     assert loaded.parts == {"session": Snapshot(values), "empty": Snapshot()}
     assert str(loaded.parts["session"].values["shares"]) == "[0.1, -0.0, 5e-324]"
-    assert not (folder / "session.safetensors").exists()
+    assert not (folder / "parts" / "session.safetensors").exists()
 
 
 def test_tensors_of_every_kind_come_back_bit_for_bit(tmp_path: Path) -> None:
@@ -143,7 +145,7 @@ def test_a_replacement_that_was_killed_half_way_is_finished(tmp_path: Path) -> N
     assert checkpoint.load(tmp_path / "step-000010").parts["session"].values == {"second": True}
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "trainer.safetensors", "state.json", "tokenizer.json"])
+@pytest.mark.parametrize("name", ["model.safetensors", "parts/trainer.safetensors", "state.json", "tokenizer.json"])
 def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
     folder = save(tmp_path, 10, {"trainer": Snapshot({"a": 1}, {"b": torch.ones(3)})})
     content = bytearray((folder / name).read_bytes())
@@ -156,12 +158,99 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
         checkpoint.load(folder)
 
 
-@pytest.mark.parametrize("marker", ["", "[]", '{"format": 2}'])
+def flip(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.write_bytes(content)
+
+
+def test_the_one_before_a_damaged_one_is_used(tmp_path: Path) -> None:
+    for step in (10, 20):
+        save(tmp_path, step, {"session": Snapshot({"step": step})})
+    flip(tmp_path / "step-000020" / "model.safetensors")
+    loaded = checkpoint.load_newest(tmp_path)
+    assert loaded is not None
+    assert (loaded.step, loaded.parts["session"].values) == (10, {"step": 10})
+    (why,) = loaded.damaged
+    assert "step-000020/model.safetensors: a file of the checkpoint is damaged" in why
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000010", "step-000020.damaged"]
+    save(tmp_path, 20, {"session": Snapshot({"step": 20})})
+    again = checkpoint.load_newest(tmp_path)
+    assert again is not None
+    assert (again.step, again.damaged) == (20, ())
+    flip(tmp_path / "step-000020" / "model.safetensors")
+    last = checkpoint.load_newest(tmp_path)
+    assert last is not None
+    assert last.damaged
+    names = ["step-000010", "step-000020.2.damaged", "step-000020.damaged"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names  # what was set aside before is kept
+
+
+def test_when_all_are_damaged_nothing_is_moved(tmp_path: Path) -> None:
+    for step in (10, 20):
+        flip(save(tmp_path, step) / "model.safetensors")
+    with pytest.raises(InputError, match=r"step-000020/model.safetensors"):
+        checkpoint.load_newest(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000010", "step-000020"]
+
+
+def test_one_to_go_back_to_is_spared(tmp_path: Path) -> None:
+    for step in range(10, 60, 10):
+        save(tmp_path, step, spare=25)
+    assert [folder.name for folder in complete_checkpoints(tmp_path)] == ["step-000020", "step-000040", "step-000050"]
+    checkpoint.discard_after(tmp_path, 45)
+    assert [folder.name for folder in complete_checkpoints(tmp_path)] == ["step-000020", "step-000040"]
+    checkpoint.discard_after(tmp_path, 3)
+    assert [folder.name for folder in complete_checkpoints(tmp_path)] == ["step-000020"]
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/hostname", "parts/../../secret"])
+def test_a_marker_cannot_lead_elsewhere(tmp_path: Path, name: str) -> None:
+    folder = save(tmp_path, 10)
+    marker = json.loads((folder / "complete.json").read_text())
+    (folder / "complete.json").write_text(json.dumps(marker | {"files": marker["files"] | {name: "0"}}))
+    with pytest.raises(InputError, match="allowed: names inside its folder"):
+        checkpoint.load(folder)
+
+
+MARKERS = [
+    "", "[]", "[" * 100_000,
+    '{"format": 2}', '{"format": 1}', '{"format": 1, "files": []}', '{"format": 1, "files": {}}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("marker", MARKERS, ids=lambda text: text[:30])
 def test_a_broken_marker_is_an_error(tmp_path: Path, marker: str) -> None:
     folder = save(tmp_path, 10)
     (folder / "complete.json").write_text(marker)
     with pytest.raises(InputError, match=r"step-000010/complete.json"):
         checkpoint.load(folder)
+
+
+def test_any_flipped_bit_of_a_marker_is_one_error(tmp_path: Path) -> None:
+    """Or none, where only the step is another one or a blank: that of the state is what counts."""
+    marker = save(tmp_path, 10) / "complete.json"
+    whole, found = marker.read_bytes(), 0
+    names = (b'"format"', b'"files"', b'"state.json"')
+    for place in (whole.index(name) + offset for name in names for offset in range(len(name))):
+        for bit in range(8):
+            marker.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
+            with pytest.raises(InputError):
+                checkpoint.load(marker.parent)
+            found += 1
+    assert found == 8 * sum(map(len, names))
+
+
+def test_a_file_that_cannot_be_read_is_damage_too(tmp_path: Path) -> None:
+    for step in (10, 20):
+        save(tmp_path, step, {"session": Snapshot({"step": step})})
+    marker = tmp_path / "step-000020" / "complete.json"
+    saved = json.loads(marker.read_text())
+    marker.write_text(json.dumps(saved | {"files": saved["files"] | {"n" * 5000: "0"}}))
+    loaded = checkpoint.load_newest(tmp_path)
+    assert loaded is not None
+    assert loaded.step == 10
+    assert "step-000020: the checkpoint cannot be read (File name too long)" in loaded.damaged[0]
 
 
 @pytest.mark.parametrize(
@@ -243,5 +332,26 @@ def test_a_kill_at_any_moment_leaves_a_valid_one(tmp_path: Path) -> None:
 def test_the_marker_lists_every_file(tmp_path: Path) -> None:
     folder = save(tmp_path, 10, {"trainer": Snapshot({"a": 1}, {"b": torch.ones(3)})})
     listed = set(json.loads((folder / "complete.json").read_text())["files"])
-    assert listed == {file.name for file in folder.iterdir()} - {"complete.json"}
-    assert {"config.json", "model.safetensors", "tokenizer.json", "trainer.safetensors", "state.json"} <= listed
+    files = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+    assert listed == files - {"complete.json"}
+    assert {"config.json", "model.safetensors", "tokenizer.json", "parts/trainer.safetensors", "state.json"} <= listed
+    assert {file.name for file in folder.glob("*.safetensors")} == {"model.safetensors"}  # vLLM takes all of them
+
+
+def test_a_disk_that_fails_after_the_checkpoint_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the one before it, of the same step, is taken away: one of the two stays."""
+    save(tmp_path, 10, {"session": Snapshot({"first": True})})
+    rename = Path.rename
+
+    def fail(path: Path, other: Path) -> Path:
+        if other.name.startswith("step-000010.") and other.name.endswith(".partial"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return rename(path, other)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", fail)
+        with pytest.raises(StorageError, match="Input/output error"):
+            save(tmp_path, 10, {"session": Snapshot({"second": True})})
+    loaded = checkpoint.load_newest(tmp_path)
+    assert loaded is not None
+    assert loaded.parts["session"].values == {"second": True}

@@ -33,7 +33,7 @@ def assert_same_run(first: Path, second: Path) -> None:
         assert lines(first, name) == lines(second, name)
     ends = [max((folder / "checkpoints").iterdir()) for folder in (first, second)]
     assert ends[0].name == ends[1].name
-    for file in ("model.safetensors", "trainer.safetensors", "feed.safetensors"):
+    for file in ("model.safetensors", "parts/trainer.safetensors", "parts/feed.safetensors"):
         tensors, others = (load_file(end / file) for end in ends)
         assert tensors.keys() == others.keys()
         # caches and rows may hold anything beyond the end of what is written

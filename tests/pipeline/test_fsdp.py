@@ -305,8 +305,7 @@ def test_a_step_that_is_refused_leaves_all_ranks_as_they_were(
     with opened(run, policy, None) as learner:
         expected, weights = steps(learner, batches, 0, 3), copies(learner)
     with opened(run, policy, second) as learner:
-        with pytest.raises(TrainingError, match="step 1: loss or gradient is not finite"):
-            learner.step(broken, 0, 0)
+        assert learner.step(broken, 0, 0).skipped is not None
         with pytest.raises(TrainingError, match="a token of age 5"):
             learner.step(batches.batch(0), 5, 2)
         assert_alike(expected, steps(learner, batches, 0, 3), 1e-4, 1e-5)

@@ -372,13 +372,22 @@ def test_an_age_beyond_the_bound_raises(make_run: MakeRun, version: int, age: in
     assert_equal(learner.weights(), dict(policy().named_parameters()))
 
 
-def test_a_gradient_that_is_not_finite_stops_before_the_weights(make_run: MakeRun) -> None:
+def test_a_gradient_that_is_not_finite_changes_nothing(make_run: MakeRun) -> None:
     broken = policy()
     with torch.no_grad():
         broken.get_output_embeddings().weight[3] = torch.inf
     before = {name: tensor.clone() for name, tensor in broken.named_parameters()}
     run = make_run()
     learner = Trainer(broken, recipe_of(run), run)
-    with pytest.raises(TrainingError, match=r"step 3: loss or gradient is not finite .*learning rate 0\.001"):
-        learner.step(mixed_batch(), 2, 2)
+    optimiser = learner.snapshot().tensors
+    found = learner.step(mixed_batch(), 2, 2)
+    assert found.skipped is not None
+    assert found.skipped.endswith("learning rate 0.001")
     assert_equal(before, learner.weights())
+    assert_equal(optimiser, learner.snapshot().tensors)
+    assert trainer(run).step(mixed_batch(), 2, 2).skipped is None
+
+
+def test_a_run_that_was_rolled_back_has_a_lower_rate(make_run: MakeRun) -> None:
+    rates = [trainer(make_run()).step(mixed_batch(), 2, 2, slowed).values["learning_rate"] for slowed in (1.0, 0.25)]
+    assert rates == [0.001, 0.00025]

@@ -84,3 +84,5 @@ def test_runs_that_say_nothing(tmp_path: Path) -> None:
         like(write(tmp_path / "inline", lines, "inline"))
     with pytest.raises(InputError, match=r"steps of the run: got 20; allowed: more than 26"):
         like(write(tmp_path / "short", lines[:20]))
+    with pytest.raises(InputError, match=r"steps of the run: got 5; allowed: more than 26"):  # not even its run-in
+        like(write(tmp_path / "shorter", lines[:5]))

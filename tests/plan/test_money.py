@@ -87,7 +87,8 @@ def test_pass_rate_against_date_and_money() -> None:
     assert points[0].value == pytest.approx(float(law.value_at(np.array([1000.0]))[0]), abs=0.02)
     assert points[1].low is not None
     assert points[1].low < points[1].value
-    needed, _ = reach_bill(law, 0.6, 2.0, ONE, None)
+    needed, message = reach_bill(law, 0.6, 2.0, ONE, None)
     assert needed is not None
+    assert message.startswith("0.6 at about ")  # the curve has been there, the planned run has not
     assert law.value_at(np.array([2.0 * needed.steps]))[0] == pytest.approx(0.6, abs=0.02)
     assert reach_bill(law, 0.95, 2.0, ONE, None)[0] is None

@@ -100,3 +100,10 @@ def test_few_gpus_are_all_tried_and_too_few_refused() -> None:
     assert [one.training for one in best_split(asked, 6).tried] == [2, 3, 4, 5]
     with pytest.raises(InputError, match=r"--gpus: got 2; allowed: at least 3: 1 for one generator, 2 to train"):
         best_split(asked, 2)
+
+
+def test_any_number_of_gpus_is_split_in_moments() -> None:
+    asked = question(lengths=Lengths(500.0, 0.4, 2000))
+    found = best_split(asked, 10**9)
+    assert all(one.devices == 10**9 for one in found.tried)
+    assert len(found.tried) > 6

@@ -124,7 +124,22 @@ def test_a_part_of_the_generators_says_what_all_of_them_say() -> None:
     assert part.tokens_per_step == pytest.approx(whole.tokens_per_step, rel=0.03)
 
 
-@pytest.mark.parametrize(("prompts", "generators"), [(6000, 8000), (6000, 125), (48, 64), (1000, 7), (5000, 1)])
+def test_generators_that_never_have_work_cost_no_time() -> None:
+    """4 x 4 rollouts, three batches under way: with 48 generators each rollout has one of its own."""
+    asked, some = question(lengths=Lengths(100.0, 0.5, 900)), rates(trained_token_s=1e-4, load_s=0.1)
+    few, more, most = (simulate(asked, rates=some, fleet=Fleet(n, 1, 8), steps=8) for n in (48, 96, 10**9))
+    assert few.step_s == more.step_s == most.step_s
+    assert few.mean_rows == most.mean_rows == 1
+    assert few.generator["loading"] == pytest.approx(most.generator["loading"], rel=1e-3)  # like the others
+    for name in ("writing", "reading"):
+        assert few.generator[name] == pytest.approx(2 * more.generator[name], rel=1e-3)
+    assert most.generator_idle == pytest.approx(1 - most.generator["loading"])
+    assert sum(more.generator.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "generators"), [(51, 10**9), (6000, 8000), (6000, 125), (48, 64), (1000, 7), (5000, 1)]
+)
 def test_samples_keep_the_work_of_a_generator(prompts: int, generators: int) -> None:
     sample = sample_of(prompts, 16, generators)
     assert sample.prompts / sample.generators == pytest.approx(prompts / generators, rel=0.05)

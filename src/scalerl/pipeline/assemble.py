@@ -12,6 +12,7 @@ from pathlib import Path
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from scalerl.config import RunConfig
+from scalerl.pipeline.devices import trainer_device
 from scalerl.pipeline.engines import EmbeddedEngine
 from scalerl.pipeline.engines.open import open_engine
 from scalerl.pipeline.evaluate import Evaluations, Evaluator, held_out_problems
@@ -62,7 +63,7 @@ class Ground:
     def _evaluator(self, model: PreTrainedModel, version: int, engines: Engines, name: str | None = None) -> Evaluator:
         settings = self._settings(self.run.scale.evaluation.temperature)
         if settings not in engines:
-            engines[settings] = EmbeddedEngine(model, settings, version)
+            engines[settings] = EmbeddedEngine(model, settings, version, trainer_device(self.run))
         generator = self._generator(engines[settings], model)
         return Evaluator(self.run, generator, self.task, self.recipe, self.encode, name)
 

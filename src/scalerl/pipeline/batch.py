@@ -79,6 +79,17 @@ def describe_batch(batch: Batch, plan: Plan, ages: NDArray[np.int64]) -> Values:
     }
 
 
+def group_numbers(groups: Iterable[Group]) -> str:
+    """`0-15,18`: the admissions of a batch are a few runs of numbers."""
+    runs: list[list[int]] = []
+    for index in sorted(group.request.index for group in groups):
+        if runs and index == runs[-1][1] + 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
 def _flags(values: Iterable[bool]) -> Tensor:
     return torch.tensor(list(values), dtype=torch.bool)
 

@@ -1,7 +1,8 @@
 """Checkpoints: the policy in Hugging Face format and the state of every part, whole or not there. No pickles.
 
     step-000100/  config.json, model.safetensors, tokenizer files    any tool can load the policy from here
-                  <part>.safetensors                                 the tensors of a part that has some
+                  parts/<part>.safetensors                           the tensors of a part that has some; vLLM takes
+                                                                     all that lie beside the policy for its weights
                   shards/*.safetensors                               of several trainer ranks: what each has of weights
                                                                      and optimiser (`shards`)
                   adapter/                                           of a run with LoRA: the adapters, in peft's format
@@ -10,7 +11,8 @@
 
 Written and read by the session; what is in a part only the part knows. The crash contract: a folder appears under its
 name complete and on the disk, or not at all, so a full disk or a killed process leaves the checkpoints before it valid.
-The newest `keep` are kept, older ones are removed once a new one is complete.
+The newest `keep` are kept, older ones are removed once a new one is complete. One whose digests are wrong is set aside,
+and the one before it used.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ import math
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from safetensors.torch import load_file, save_file
@@ -30,13 +32,22 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from scalerl.errors import InputError
-from scalerl.folder import PARTIAL, complete_folder
+from scalerl.folder import PARTIAL, complete_folder, discard_folder, rename_folder
 from scalerl.pipeline.types import Snapshot
+from scalerl.plain_file import read_plain
 from scalerl.policy.tiny import disk_errors, save_policy
-from scalerl.runs.layout import COMPLETE, NEXT, complete_checkpoints, step_name
+from scalerl.runs.layout import (
+    COMPLETE,
+    FORMAT,
+    NEXT,
+    PARTS,
+    STATE,
+    aside_of,
+    complete_checkpoints,
+    step_name,
+    step_of,
+)  # fmt: skip
 
-FORMAT = 1
-STATE = "state.json"
 KEEP = 2
 """Checkpoints kept unless told otherwise: the newest, and the one before it."""
 
@@ -45,8 +56,7 @@ WriteParts = Callable[[Path], Mapping[str, Tensor] | None]
 
 _PART = re.compile(r"[a-z][a-z0-9_]*")
 _TAKEN = {"model"}
-"""Names whose tensors would overwrite the policy."""
-_BLOCK_BYTES = 1 << 20
+"""Earlier versions wrote parts beside the policy, where this name was its own."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +67,8 @@ class Checkpoint:
     parts: Mapping[str, Snapshot]
     policy: Path
     """A folder that `from_pretrained` reads: the weights bit for bit, and the tokenizer."""
+    damaged: tuple[str, ...] = ()
+    """What is wrong with newer ones, in the place of which this one is used."""
 
 
 def save(
@@ -67,9 +79,12 @@ def save(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     keep: int = KEEP,
+    spare: int | None = None,
     write_parts: WriteParts | None = None,
 ) -> Path:
     """Write `root/step-...`, then remove all but the newest `keep`. One of the same step is replaced.
+
+    `spare`: the newest up to this step is kept too, to go back to.
 
     `write_parts`: where the policy is spread over ranks, which write their parts themselves, or has adapters.
     `StorageError` when the disk is full: then everything is as it was before.
@@ -85,30 +100,31 @@ def save(
         save_policy(folder, model, tokenizer, weights)
         for name, part in parts.items():
             if part.tensors:
-                save_file(_separate(part.tensors), folder / f"{name}.safetensors")
+                (folder / PARTS).mkdir(exist_ok=True)
+                save_file(_separate(part.tensors), folder / PARTS / f"{name}.safetensors")
         (folder / STATE).write_text(state, encoding="utf-8")
         marker = {"format": FORMAT, "step": step, "files": _digests(folder)}
         (folder / COMPLETE).write_text(json.dumps(marker, indent=2) + "\n", encoding="utf-8")
     if target != final:
-        _discard(final)
-        target.rename(final)
-    for old in complete_checkpoints(root)[:-keep]:
-        _discard(old)
+        _put_in_place(target, final)
+    complete = complete_checkpoints(root)
+    spared = [folder for folder in complete if spare is not None and step_of(folder) <= spare][-1:]
+    for old in complete[:-keep]:
+        if old not in spared:
+            discard_folder(old)
     return final
 
 
 def load(folder: Path) -> Checkpoint:
     """Read a checkpoint and check every file against its digest."""
-    marker = _read_marker(folder)
-    for name, expected in marker["files"].items():
-        file = folder / name
-        if not file.is_file():
-            raise InputError("a file of the checkpoint is missing", allowed="an untouched checkpoint", where=str(file))
-        if _digest(file) != expected:
-            allowed = "an untouched checkpoint; remove the folder to go on from the one before it"
-            raise InputError("a file of the checkpoint is damaged (wrong SHA-256)", allowed=allowed, where=str(file))
-    state = json.loads((folder / STATE).read_text(encoding="utf-8"))
-    parts = {name: Snapshot(values, _tensors(folder, name, marker)) for name, values in state["parts"].items()}
+    try:
+        files = _read_files(folder)
+        for name, expected in files.items():
+            _check_file(folder / name, expected)
+        state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        parts = {name: Snapshot(values, _tensors(folder, name, files)) for name, values in state["parts"].items()}
+    except OSError as error:
+        raise InputError(f"the checkpoint cannot be read ({error.strerror})", where=str(folder)) from None
     return Checkpoint(state["step"], parts, folder)
 
 
@@ -119,9 +135,32 @@ def newest(root: Path) -> Path | None:
 
 
 def load_newest(root: Path) -> Checkpoint | None:
-    """What a run goes on from; None when nothing was saved yet."""
-    folder = newest(root)
-    return None if folder is None else load(folder)
+    """What a run goes on from; None when nothing was saved yet. Newer ones that are damaged are set aside as
+    `step-....damaged`; an error when all are. Only for the process that holds the run."""
+    damaged: list[tuple[Path, InputError]] = []
+    found = None
+    for folder in reversed(complete_checkpoints(root)):
+        try:
+            found = load(folder)
+        except InputError as error:
+            damaged.append((folder, error))
+        else:
+            break
+    if found is None:
+        if damaged:
+            raise damaged[0][1]
+        return None
+    for folder, _ in damaged:
+        rename_folder(folder, aside_of(folder).name)
+    return replace(found, damaged=tuple(str(error) for _, error in damaged))
+
+
+def discard_after(root: Path, step: int) -> None:
+    """Remove the checkpoints after a step, but not the only one there is."""
+    complete = complete_checkpoints(root)
+    for folder in complete[1:] if complete and step_of(complete[0]) > step else complete:
+        if step_of(folder) > step:
+            discard_folder(folder)
 
 
 def _state(step: int, parts: Mapping[str, Snapshot]) -> str:
@@ -166,22 +205,38 @@ def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return separate
 
 
-def _tensors(folder: Path, part: str, marker: Mapping[str, Any]) -> dict[str, Tensor]:
-    name = f"{part}.safetensors"
-    return load_file(folder / name) if name in marker["files"] else {}
+def _tensors(folder: Path, part: str, files: Mapping[str, str]) -> dict[str, Tensor]:
+    before = f"{part}.safetensors"  # where earlier versions wrote it
+    found = [name for name in (f"{PARTS}/{before}", before) if name in files]
+    return load_file(folder / found[0]) if found else {}
 
 
-def _read_marker(folder: Path) -> dict[str, Any]:
+def _read_files(folder: Path) -> dict[str, str]:
+    """The digest of each file, by its name; everything that a checkpoint needs is among them."""
     file = folder / COMPLETE
     try:
-        marker = json.loads(file.read_bytes())
+        marker = json.loads(read_plain(file))
     except FileNotFoundError:
         raise InputError("no complete checkpoint", allowed=f"a folder with {COMPLETE}", where=str(folder)) from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError("a broken file", allowed="an untouched checkpoint", where=str(file)) from None
     if not isinstance(marker, dict) or marker.get("format") != FORMAT:
         raise InputError("unknown format of a checkpoint", allowed=f"format {FORMAT}", where=str(file))
-    return marker
+    files = marker.get("files")
+    if not isinstance(files, dict) or STATE not in files:
+        raise InputError("it does not name the files", allowed="an untouched checkpoint", where=str(file))
+    for name in files:
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise InputError("a file of the checkpoint", name, "names inside its folder", str(file))
+    return files
+
+
+def _check_file(file: Path, expected: str) -> None:
+    allowed = "an untouched checkpoint"
+    if not file.is_file():
+        raise InputError("a file of the checkpoint is missing", allowed=allowed, where=str(file))
+    if _digest(file) != expected:
+        raise InputError("a file of the checkpoint is damaged (wrong SHA-256)", allowed=allowed, where=str(file))
 
 
 def _digests(folder: Path) -> dict[str, str]:
@@ -190,11 +245,8 @@ def _digests(folder: Path) -> dict[str, str]:
 
 
 def _digest(file: Path) -> str:
-    digest = hashlib.sha256()
     with file.open("rb") as stream:
-        while block := stream.read(_BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _tidy(root: Path) -> None:
@@ -202,13 +254,11 @@ def _tidy(root: Path) -> None:
     for folder in root.glob(f"step-*{PARTIAL}"):
         shutil.rmtree(folder, ignore_errors=True)
     for folder in root.glob(f"step-*{NEXT}"):
-        final = folder.with_name(folder.name.removesuffix(NEXT))
-        _discard(final)
-        folder.rename(final)
+        _put_in_place(folder, folder.with_name(folder.name.removesuffix(NEXT)))
 
 
-def _discard(folder: Path) -> None:
-    """First the name, then the content: half a checkpoint is never taken for a whole one."""
-    if folder.exists():
-        gone = folder.rename(folder.with_name(folder.name + PARTIAL))
-        shutil.rmtree(gone, ignore_errors=True)
+def _put_in_place(folder: Path, final: Path) -> None:
+    """A complete checkpoint under its final name."""
+    if final.exists():
+        discard_folder(final)
+    rename_folder(folder, final.name)

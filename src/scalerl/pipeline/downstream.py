@@ -59,9 +59,11 @@ def set_grounds(
 
 def _task(run: RunConfig, name: str) -> Task:
     own = run.downstream(name)
-    whole = {"whole": True} if run.scale.evaluation.downstream[name].whole else {}
+    settings = own.scale.task_settings
+    if run.scale.evaluation.downstream[name].whole:
+        settings = {**settings, "whole": True, "held_out_problems": None}  # whether there are enough is asked below
     try:
-        task = build_task(own.scale.task_settings | whole, seed=run.seed)
+        task = build_task(settings, seed=run.seed)
     except InputError as error:
         place = set_key(name) if error.where is None else f"{set_key(name)}, {error.where}"
         raise InputError(error.what, error.value, error.allowed, place) from None

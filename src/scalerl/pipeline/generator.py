@@ -14,6 +14,7 @@ from torch import Tensor
 from scalerl.compute import ForwardCost, Usage
 from scalerl.pipeline.packing import pack_rollouts, request_from_json, request_to_json, unpack_rollouts
 from scalerl.pipeline.types import Engine, Group, GroupRequest, Rollout, Snapshot
+from scalerl.pipeline.wire import End
 from scalerl.policy.chat import Dialogue
 from scalerl.tasks import Task, Verdict, verify_all
 
@@ -55,6 +56,11 @@ class Generator:
     def load_weights(self, weights: Mapping[str, Tensor], version: int) -> None:
         """Between two decode steps; rollouts in flight go on."""
         self._engine.load_weights(weights, version)
+
+    def receive_weights(self, end: End) -> int:
+        """The same, over a wire; the version that it has then."""
+        self._engine.receive_weights(end)
+        return self._engine.version
 
     def advance(self) -> GeneratorStep:
         """One decode step; what is finished is judged at once."""

@@ -26,7 +26,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from scalerl.config import RunConfig
 from scalerl.config.scale import Optimiser
 from scalerl.config.scale import Trainer as TrainerSettings
-from scalerl.errors import InputError, TrainingError
+from scalerl.errors import InputError
 from scalerl.pipeline import shards
 from scalerl.pipeline.adapters import add_adapters, merged, trained
 from scalerl.pipeline.batch import Batch
@@ -113,11 +113,12 @@ class Learner:
         self._masters = Masters(self._parameters, self._ranks.local, saved=not self._adapted)
         self._optimiser = build_optimiser(self._masters.tensors.values(), run.scale.optimiser)
 
-    def learn(self, batch: Batch, plan: Plan, version: int, rate: float) -> tuple[Gradient, float | None]:
-        """One update from everybody's share; what they added up to, and the norm of the gradient before clipping."""
+    def learn(self, batch: Batch, plan: Plan, rate: float) -> tuple[Gradient, float | None]:
+        """One update from everybody's share; what they added up to, and the norm of the gradient before clipping (None:
+        there was nothing to learn). Where loss or norm is not finite nothing is changed, on any rank."""
         own = self.accumulate(batch, plan)
         total = reduce(Gradient.merge, self._ranks.gather(own))
-        return total, self._update(total, version, rate)
+        return total, self._update(total, rate)
 
     def accumulate(self, batch: Batch, plan: Plan) -> Gradient:
         """Gradients of the whole share, one micro-batch after the other. No update is made."""
@@ -128,7 +129,7 @@ class Learner:
         loss, flops, tokens = 0.0, 0.0, 0
         stats: list[LossStats] = []
         for micro in pieces:
-            with self._routers.listening(_no_padding(micro)):
+            with self._routers.listening(_no_padding(micro) if self._routers.found else None):
                 inputs = self._loss_inputs(micro)
             outputs = self._recipe.loss(inputs)
             outputs.loss.backward()
@@ -207,16 +208,15 @@ class Learner:
         inputs = self._loss_inputs(no_tokens(device))
         (inputs.logprob_rt.sum() * 0.0).backward()
 
-    def _update(self, gradient: Gradient, version: int, rate: float) -> float | None:
-        """Clip and step; the norm of the gradient before clipping, None where there was nothing to learn."""
+    def _update(self, gradient: Gradient, rate: float) -> float | None:
+        """Clip and step; the norm of the gradient before clipping."""
         if gradient.stats is None:
             return None
         parameters = self._masters.take_gradients()
         norm = self._ranks.norm([grad for p in parameters if (grad := p.grad) is not None])
         if not (math.isfinite(gradient.loss) and bool(norm.isfinite())):
             self._clear_gradients()
-            numbers = f"loss {gradient.loss:g}, gradient norm {norm:g}, learning rate {rate:g}"
-            raise TrainingError(f"step {version + 1}: loss or gradient is not finite ({numbers})")
+            return norm.item()
         torch.nn.utils.clip_grads_with_norm_(parameters, self._scale.optimiser.grad_clip, norm)
         for group in self._optimiser.param_groups:
             group["lr"] = rate

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from scalerl.compute import Ledger
 from scalerl.pipeline.types import EvalPoint, StepRecord, StopReason
+from scalerl.runs.events import Event
 
 
 class Silent:
@@ -21,5 +22,7 @@ class Silent:
     def evaluated(self, point: EvalPoint) -> None: ...
 
     def saved(self, step: int, folder: Path) -> None: ...
+
+    def noticed(self, event: Event) -> None: ...
 
     def stopped(self, reason: StopReason, step: int, ledger: Ledger) -> None: ...

@@ -32,7 +32,6 @@ class Learn:
     groups: tuple[Group, ...]
     plan: Plan
     """Of their rollouts alone, with the denominators of the whole batch."""
-    version: int
     rate: float
 
 

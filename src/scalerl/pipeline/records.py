@@ -5,12 +5,17 @@ Written by the session; read again when a run goes on. The keys are those that `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from transformers import PreTrainedTokenizerBase
+
 from scalerl.compute import Ledger
-from scalerl.pipeline.types import EvalPoint, StepRecord
+from scalerl.errors import InputError
+from scalerl.pipeline.types import EvalPoint, Group, StepRecord
+from scalerl.runs.layout import EVALS
+from scalerl.runs.points import check_line
 from scalerl.runs.scores import DOWNSTREAM, PART
 
 _SHARED = {"step", "ledger", "per_problem", "downstream", "parts"}
@@ -21,6 +26,20 @@ _BELOW = [item.name for item in fields(EvalPoint) if item.name not in _SHARED | 
 def step_line(record: StepRecord) -> dict[str, Any]:
     head = {"step": record.step, "wall_s": record.wall_s}
     return {**head, **record.values, "ledger": record.ledger.to_dict()}
+
+
+def rollout_lines(groups: Sequence[Group], tokenizer: PreTrainedTokenizerBase) -> Iterator[dict[str, Any]]:
+    """Everything about a batch that somebody who looks for the reason of a failed step would ask for."""
+    for group in groups:
+        request = group.request
+        for place, (rollout, verdict) in enumerate(zip(group.rollouts, group.verdicts, strict=True)):
+            yield {
+                "group": request.index, "problem": request.problem_id, "rollout": place,
+                "prompt": tokenizer.decode(list(request.prompt_ids)), "response": tokenizer.decode(rollout.tokens),
+                "correct": verdict.correct, "judged": verdict.judged, "truncated": rollout.truncated,
+                "interrupted": rollout.interrupted, "tokens": rollout.tokens.tolist(),
+                "logprobs": rollout.logprobs.tolist(), "versions": rollout.versions.tolist(),
+            }  # fmt: skip
 
 
 def point_line(point: EvalPoint, wall_s: float) -> dict[str, Any]:
@@ -34,7 +53,18 @@ def point_line(point: EvalPoint, wall_s: float) -> dict[str, Any]:
 
 
 def point_from_line(line: Mapping[str, Any]) -> EvalPoint:
-    """Results of single problems are left in their file."""
+    """Results of single problems are left in their file. `InputError` for a line that no evaluation has written."""
+    check_line(dict(line), EVALS)
+    try:
+        return _point(line)
+    except KeyError as error:
+        where, allowed = f"{EVALS}, step {line['step']}", "what a run has written"
+        raise InputError(f"no {error} in this line", allowed=allowed, where=where) from None
+
+
+def _point(line: Mapping[str, Any]) -> EvalPoint:
+    if line.get("pass_rate") is None:
+        raise KeyError("pass_rate")
     shared = {"step": line["step"], "ledger": Ledger.from_dict(line["ledger"]), "per_problem": {}}
     values = {name: line[name] for name in ("pass_rate", *_BELOW)}
     return EvalPoint(

@@ -35,6 +35,11 @@ class Routers:
         for layer, module in enumerate(found):
             module.register_forward_hook(self._listener(layer))
 
+    @property
+    def found(self) -> bool:
+        """Whether there are any."""
+        return bool(self._counts)
+
     @contextmanager
     def listening(self, valid_x: Tensor | None) -> Iterator[None]:
         """Inside, passes count. `valid_x`: which tokens are no padding; None: all."""

@@ -18,10 +18,14 @@ import torch
 
 from scalerl.compute import Ledger, Usage
 from scalerl.config import RunConfig
+from scalerl.errors import GuardError
 from scalerl.pipeline import checkpoint
 from scalerl.pipeline.assemble import Ground, ground, task_of
+from scalerl.pipeline.batch import group_numbers
+from scalerl.pipeline.devices import check_device
 from scalerl.pipeline.downstream import downstream_tasks, with_downstream
 from scalerl.pipeline.engines.open import check_engine
+from scalerl.pipeline.incidents import Incidents, RollBackError
 from scalerl.pipeline.launch.feed import Feed
 from scalerl.pipeline.launch.open import Launcher, OnThisMachine
 from scalerl.pipeline.observe import Silent
@@ -30,6 +34,7 @@ from scalerl.pipeline.schedule import schedule_of
 from scalerl.pipeline.types import EvalPoint, Group, Observer, Snapshot, StepRecord, StopReason
 from scalerl.policy.load import LoadedPolicy, Progress, load_policy, read_policy
 from scalerl.policy.pretrained import read_tokenizer
+from scalerl.policy.processor import spare_broken_units
 from scalerl.runs import RunDirectory, budget
 from scalerl.tasks import Task
 
@@ -65,22 +70,28 @@ def train(
     with _threads(run.scale.launcher.threads):
         RunDirectory.check(out, run, resume=resume)
         check_engine(run)
+        check_device(run)
         task = task_of(run)
         sets = downstream_tasks(run, task)
         start = None if resume else load_policy(run, cache, progress)
         base = None if start is None else _ground(run, start, task, sets)
         with RunDirectory.hold(out, run, resume=resume) as directory:
-            saved = checkpoint.load_newest(directory.checkpoints) if resume else None
-            if start is None or base is None:
-                start = _resumed_policy(run, saved) or load_policy(run, cache, progress)
-                base = _ground(run, start, task, sets)
-            session = _Session(
-                base, directory, start, saved, observer or Silent(), should_stop or _never, launcher or OnThisMachine()
-            )
-            try:
-                return session.run()
-            finally:
-                session.close()
+            while True:
+                saved = checkpoint.load_newest(directory.checkpoints) if start is None else None
+                if start is None or base is None:
+                    start = _resumed_policy(run, saved) or load_policy(run, cache, progress)
+                    base = _ground(run, start, task, sets)
+                session = _Session(
+                    base, directory, start, saved, observer or Silent(), should_stop or _never,
+                    launcher or OnThisMachine(), resumed=resume,
+                )  # fmt: skip
+                try:
+                    return session.run()
+                except RollBackError as back:
+                    checkpoint.discard_after(directory.checkpoints, back.good_step)
+                finally:
+                    session.close()
+                start, resume = None, True
 
 
 class _Session:
@@ -95,6 +106,8 @@ class _Session:
         observer: Observer,
         should_stop: Stop,
         launcher: Launcher,
+        *,
+        resumed: bool,
     ) -> None:
         self._base, self._directory, self._observer, self._should_stop = base, directory, observer, should_stop
         self._run = base.run
@@ -111,17 +124,19 @@ class _Session:
         self._feed: Feed = launcher.open_feed(base, model, folder, self._step)
         self._open = ExitStack()
         self._open.callback(self._feed.close)
+        if self._run.scale.lora.rank:
+            folder, model = start.folder, start.model
         try:
             # after everything that copies the model, which several ranks spread over themselves
-            if self._run.scale.lora.rank:
-                folder, model = start.folder, start.model
             trainer = launcher.open_trainer(self._run, base.recipe, model, folder, start.folder)
             self._trainer = self._open.enter_context(trainer)
             self._restore(saved)
+            self._incidents = Incidents(directory, observer, self._tokenizer, self._step, self._points)
         except BaseException:
             self.close()
             raise
         self._started = time.monotonic()
+        self._incidents.begin(resumed=resumed, damaged=() if saved is None else saved.damaged)
 
     def run(self) -> TrainResult:
         self._observer.started(self._step, self._ledger, self._points)
@@ -135,6 +150,7 @@ class _Session:
             self._train_on(groups)
             if self._step % self._run.scale.evaluation.every == 0:
                 self._evaluate()
+            self._incidents.attend()
             if self._step % self._run.scale.checkpoint_every == 0:
                 self._save()
         return self._finish(reason)
@@ -143,13 +159,15 @@ class _Session:
         self._open.close()
 
     def _reason(self) -> StopReason | None:
+        if self._incidents.trouble is not None:
+            return "guard"
         if budget.spent(self._run.scale.budget, self._step, self._ledger):
             return "budget"
         return "interrupted" if self._should_stop() else None
 
     def _train_on(self, groups: Sequence[Group]) -> None:
         started = time.perf_counter()
-        result = self._trainer.step(groups, self._step, self._schedule.max_age)
+        result = self._trainer.step(groups, self._step, self._schedule.max_age, self._incidents.slowed)
         device_s = time.perf_counter() - started
         self._step += 1
         self._feed.publish(self._trainer.weights(), self._step, result.flops)
@@ -157,7 +175,9 @@ class _Session:
         held_s = (device_s + report.trainer_waited_s) * self._trainer.num_ranks
         self._ledger = self._ledger.book("training", Usage(held_s, result.flops, result.tokens))
         self._ledger = self._ledger.book("generation", report.usage)
-        record = StepRecord(self._step, {**result.values, **report.values}, self._ledger, self._wall_s())
+        values = {"groups": group_numbers(groups), **result.values, **report.values}
+        values |= self._incidents.stepped(self._step, groups, result.skipped, values)
+        record = StepRecord(self._step, values, self._ledger, self._wall_s())
         self._directory.metrics.append(step_line(record))
         self._observer.stepped(record)
 
@@ -172,6 +192,7 @@ class _Session:
         self._directory.write_evaluation(self._step, problem_lines(point))
         self._directory.evals.append(point_line(point, self._wall_s()))
         self._observer.evaluated(point)
+        self._incidents.evaluated(point)
 
     def _save(self) -> None:
         offsets = {"metrics": self._directory.metrics.offset(), "evals": self._directory.evals.offset()}
@@ -183,6 +204,7 @@ class _Session:
             parts,
             model=self._trainer.model,
             tokenizer=self._tokenizer,
+            spare=self._incidents.good_step,
             write_parts=self._trainer.write_parts,
         )
         self._saved_step = self._step
@@ -190,13 +212,15 @@ class _Session:
 
     def _finish(self, reason: StopReason) -> TrainResult:
         """The last point is measured unless the run is to go on; everything is saved."""
-        if reason != "interrupted" and self._points[-1].step != self._step:
+        if reason not in {"interrupted", "guard"} and self._points[-1].step != self._step:
             self._evaluate()
             self._saved_step = None
         if self._saved_step != self._step:
             self._save()
         self._directory.finish(reason, self._step)
         self._observer.stopped(reason, self._step, self._ledger)
+        if self._incidents.trouble is not None:
+            raise GuardError(f"{self._incidents.trouble}; the run was stopped and saved")
         return TrainResult(self._directory.path, reason, self._step, tuple(self._points), self._ledger)
 
     def _restore(self, saved: checkpoint.Checkpoint | None) -> None:
@@ -224,6 +248,8 @@ def _resumed_policy(run: RunConfig, saved: checkpoint.Checkpoint | None) -> Load
     """The policy of the checkpoint; None where the one at step 0 is needed: nothing saved yet, a KL term, adapters."""
     if saved is None or run.recipe.kl_coefficient > 0 or run.scale.lora.rank:
         return None
+    if run.uses_bfloat16:
+        spare_broken_units()
     model = read_policy(saved.policy, run.scale.model.dtype)
     return LoadedPolicy(model, read_tokenizer(saved.policy), saved.policy)
 

@@ -25,6 +25,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 from scalerl.errors import InputError, StorageError
 from scalerl.policy.tiny import disk_errors
+from scalerl.runs.layout import PARTS
 
 SHARDS = "shards"
 """The folder of a checkpoint in which they lie."""
@@ -36,8 +37,10 @@ def is_sharded(checkpoint: Path) -> bool:
 
 
 def shards_of(checkpoint: Path) -> Path:
-    """Where the state of the trainer lies: in the shards, or, of one rank, beside everything else."""
-    return checkpoint / SHARDS if is_sharded(checkpoint) else checkpoint
+    """Where the state of the trainer lies: in the shards, or, of one rank, among the parts; before that was so, beside
+    everything else."""
+    places = (checkpoint / SHARDS, checkpoint / PARTS, checkpoint)
+    return next(place for place in places if place.is_dir())
 
 
 def write(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGroup | None) -> None:

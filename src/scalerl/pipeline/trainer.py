@@ -5,11 +5,12 @@ says what happened; the arithmetic is the learner's, here and on every other ran
 
 One step: check ages -> plan (rewards, filters, advantages, weights; over the whole batch) -> deal to the ranks -> learn
 -> describe. A batch with nothing in the loss (every group all right or all wrong) counts as a step, but leaves weights
-and optimiser as they are.
+and optimiser as they are; so does one whose loss or gradient is not finite.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,8 @@ class StepResult:
     """Forward and backward, on all ranks; padding and recomputed activations are not counted."""
     tokens: int
     """That went through the model, prompts included."""
+    skipped: str | None = None
+    """Loss or gradient was not finite, with the figures: weights and optimiser are as they were before the step."""
 
 
 class Trainer:
@@ -74,16 +77,19 @@ class Trainer:
         """Devices that train."""
         return self._ranks.size
 
-    def step(self, groups: Sequence[Group], version: int, max_age: int) -> StepResult:
-        """One step from this version to the next; `TrainingError` before anything is changed."""
+    def step(self, groups: Sequence[Group], version: int, max_age: int, slowed: float = 1.0) -> StepResult:
+        """One step from this version to the next; `TrainingError` before anything is changed.
+
+        `slowed`: what the learning rate is multiplied with.
+        """
         batch = make_batch(groups)
         ages = token_ages(batch, version, max_age)
         plan = self._recipe.plan(batch.rollouts)
-        rate = learning_rate(self._optimiser, version)
-        gradient, norm = self._learn(batch, plan, version, rate)
+        rate = slowed * learning_rate(self._optimiser, version)
+        gradient, norm = self._learn(batch, plan, rate)
         values = describe_batch(batch, plan, ages) | _describe(gradient)
         values |= {"grad_norm": norm, "learning_rate": rate}
-        return StepResult(values, gradient.flops, gradient.tokens)
+        return StepResult(values, gradient.flops, gradient.tokens, _not_finite(gradient, norm, rate))
 
     def accumulate(self, batch: Batch, plan: Plan) -> Gradient:
         """Gradients of a batch on this rank alone. No step is made."""
@@ -132,16 +138,22 @@ class Trainer:
             self._ranks.tell([Read(source)] * self._ranks.size)
             self._learner.read(source)
 
-    def _learn(self, batch: Batch, plan: Plan, version: int, rate: float) -> tuple[Gradient, float | None]:
+    def _learn(self, batch: Batch, plan: Plan, rate: float) -> tuple[Gradient, float | None]:
         shares = deal(batch, plan, self._ranks.size)
         with self._ranks.guarded():
-            self._ranks.tell([Learn(share.batch.groups, share.plan, version, rate) for share in shares])
-            return self._learner.learn(shares[0].batch, shares[0].plan, version, rate)
+            self._ranks.tell([Learn(share.batch.groups, share.plan, rate) for share in shares])
+            return self._learner.learn(shares[0].batch, shares[0].plan, rate)
 
 
 def learning_rate(settings: Optimiser, version: int) -> float:
     """Of the step from this version: it rises linearly over the warm-up and is constant after it."""
     return settings.learning_rate * min(1.0, (version + 1) / max(1, settings.warmup_steps))
+
+
+def _not_finite(gradient: Gradient, norm: float | None, rate: float) -> str | None:
+    if norm is None or (math.isfinite(gradient.loss) and math.isfinite(norm)):
+        return None
+    return f"loss {gradient.loss:g}, gradient norm {norm:g}, learning rate {rate:g}"
 
 
 def _buffers(model: PreTrainedModel) -> dict[str, Tensor]:

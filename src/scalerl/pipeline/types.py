@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scalerl.compute import Ledger
+from scalerl.pipeline.wire import End
 from scalerl.policy.mark import Mark
+from scalerl.runs.events import Event
 from scalerl.tasks import Split, Verdict
 
 
@@ -149,6 +151,9 @@ class Engine(Protocol):
     def load_weights(self, weights: Mapping[str, Tensor], version: int) -> None:
         """Copy new weights in, by parameter name. Rollouts in flight go on with their caches as they are."""
 
+    def receive_weights(self, end: End) -> None:
+        """The same with weights that come over a wire, if there are newer ones."""
+
     def snapshot(self) -> Snapshot:
         """Everything in flight and queued. With its caches, an engine restored from it goes on bit for bit; where they
         are out of reach, it writes again what had not come back. The weights are not in it."""
@@ -191,14 +196,14 @@ class StepRecord:
     step: int
     """Steps made, this one included."""
     values: Mapping[str, Any]
-    """Everything measured: plain numbers, None where there is nothing to say."""
+    """Everything measured: plain numbers, None where there is nothing to say; and which groups were in the batch."""
     ledger: Ledger
     wall_s: float
     """Since the run began, sessions before a resume included."""
 
 
-StopReason = Literal["budget", "exhausted", "interrupted"]
-"""Budget used up; no problem left to train on (all solved too often); the user asked to stop."""
+StopReason = Literal["budget", "exhausted", "interrupted", "guard"]
+"""Budget used up; no problem left to train on (all solved too often); the user asked to stop; a guard did."""
 
 
 class Observer(Protocol):
@@ -215,5 +220,8 @@ class Observer(Protocol):
     def evaluated(self, point: EvalPoint) -> None: ...
 
     def saved(self, step: int, folder: Path) -> None: ...
+
+    def noticed(self, event: Event) -> None:
+        """Something that is no step and no evaluation: an alarm, a skipped step, a damaged checkpoint."""
 
     def stopped(self, reason: StopReason, step: int, ledger: Ledger) -> None: ...

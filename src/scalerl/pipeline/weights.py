@@ -2,8 +2,9 @@
 
 `SharedWeights` is for a process on the same machine: the trainer publishes, the generator fetches between two steps.
 One copy lies in shared memory, in the dtypes of the policy, behind one lock: what is fetched is one version, never half
-of one and half of the next. A side that dies while it holds the lock is noticed by the other one (`peer_alive`). The
-creator unlinks the memory; if it is killed, Python's resource tracker does. Used by the `local` launcher.
+of one and half of the next. A side that dies while it holds the lock is noticed by the other one (`peer_alive`). Memory
+with a name is unlinked by its creator, or if that is killed by Python's resource tracker; `nameless` memory, which the
+`local` launcher uses, needs nobody.
 
 `Parcel` is one block of bytes that can be sent anywhere. Used by the `ray` launcher.
 
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.shared_memory import SharedMemory
-from multiprocessing.synchronize import Lock
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -36,6 +37,28 @@ _ALIGNMENT_BYTES = 64
 _PEER_CHECK_S = 1.0
 """A lock that is held longer than this makes one look whether the other side is still there."""
 _NOTHING_YET = -1
+
+
+class Shared(Protocol):
+    """`SharedMemory`, or `nameless.Memory`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def buf(self) -> Any: ...
+
+    def close(self) -> None: ...
+
+    def unlink(self) -> None: ...
+
+
+class Lock(Protocol):
+    """That both processes know."""
+
+    def acquire(self, *, timeout: float) -> bool: ...
+
+    def release(self) -> None: ...
 
 
 class PeerLostError(ScaleRLError, RuntimeError):
@@ -67,13 +90,10 @@ class Handle:
 
 
 class SharedWeights:
-    """One version of all weights, in memory that two processes see. Made with `create` and `attach`.
-
-    `lock` is of the multiprocessing context that starts the other process.
-    """
+    """One version of all weights, in memory that two processes see. Made with `create` and `attach`."""
 
     def __init__(
-        self, memory: SharedMemory, handle: Handle, lock: Lock, peer_alive: Callable[[], bool], *, owner: bool
+        self, memory: Shared, handle: Handle, lock: Lock, peer_alive: Callable[[], bool], *, owner: bool
     ) -> None:
         self.handle = handle
         self._memory = memory
@@ -83,17 +103,27 @@ class SharedWeights:
         self._release = weakref.finalize(self, _release, memory, self._tensors, owner)
 
     @classmethod
-    def create(cls, weights: Mapping[str, Tensor], lock: Lock, peer_alive: Callable[[], bool]) -> SharedWeights:
-        """Room for tensors like these; nothing is published yet."""
+    def create(
+        cls,
+        weights: Mapping[str, Tensor],
+        lock: Lock,
+        peer_alive: Callable[[], bool],
+        allocate: Callable[[int], Shared] | None = None,
+    ) -> SharedWeights:
+        """Room for tensors like these; nothing is published yet. `allocate`: memory of so many bytes; unless given it
+        has a name."""
         places = _places(weights)
-        memory = SharedMemory(create=True, size=max(place.end_bytes for place in places.values()))
+        size = max(place.end_bytes for place in places.values())
+        memory = SharedMemory(create=True, size=size) if allocate is None else allocate(size)
         _write_version(memory, _NOTHING_YET)
         return cls(memory, Handle(memory.name, places), lock, peer_alive, owner=True)
 
     @classmethod
-    def attach(cls, handle: Handle, lock: Lock, peer_alive: Callable[[], bool]) -> SharedWeights:
-        """The weights that another process has created."""
-        return cls(SharedMemory(handle.memory), handle, lock, peer_alive, owner=False)
+    def attach(
+        cls, handle: Handle, lock: Lock, peer_alive: Callable[[], bool], memory: Shared | None = None
+    ) -> SharedWeights:
+        """The weights that another process has created; `memory`: where it has no name."""
+        return cls(memory or SharedMemory(handle.memory), handle, lock, peer_alive, owner=False)
 
     @property
     def version(self) -> int:
@@ -174,18 +204,19 @@ def _places(weights: Mapping[str, Tensor]) -> dict[str, Place]:
     return places
 
 
-def _write_version(memory: SharedMemory, version: int) -> None:
+def _write_version(memory: Shared, version: int) -> None:
     assert memory.buf is not None, "closed"
     _VERSION.pack_into(memory.buf, 0, version)
 
 
-def _view(memory: SharedMemory, place: Place) -> Tensor:
+def _view(memory: Shared, place: Place) -> Tensor:
+    assert memory.buf is not None, "closed"
     count = math.prod(place.shape)
     flat = torch.frombuffer(memory.buf, dtype=place.dtype, count=count, offset=place.offset_bytes)
     return flat.view(place.shape)
 
 
-def _release(memory: SharedMemory, tensors: dict[str, Tensor], owner: bool) -> None:
+def _release(memory: Shared, tensors: dict[str, Tensor], owner: bool) -> None:
     tensors.clear()  # memory with views into it cannot be closed
     memory.close()
     if owner:

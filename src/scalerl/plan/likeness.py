@@ -70,11 +70,11 @@ def like(path: str | Path) -> Likeness:
             "--like: the launcher of the run", "inline", "one that runs in real time, such as local", str(path)
         )
     skipped = 2 * schedule_of(run.recipe.asynchrony).ahead
-    lines = directory.metrics.read()[skipped:]
-    if len(lines) <= FEWEST_STEPS:
+    lines = directory.metrics.read()
+    if len(lines) <= skipped + FEWEST_STEPS:
         allowed = f"more than {skipped + FEWEST_STEPS}: the first {skipped} are its run-in"
-        raise InputError("--like: steps of the run", len(lines) + skipped, allowed, str(path))
-    steps = [_Step.between(before, after, run.scale.launcher.trainers) for before, after in pairwise(lines)]
+        raise InputError("--like: steps of the run", len(lines), allowed, str(path))
+    steps = [_Step.between(*pair, run.scale.launcher.trainers) for pair in pairwise(lines[skipped:])]
     question = _question(run, steps)
     return Likeness(question, _rates(question, run, steps), _measured(steps))
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+from scalerl import numbers
 from scalerl.curves import Fit, forecast, reach
 from scalerl.errors import InputError
 from scalerl.plan.outcome import Outcome
@@ -112,4 +113,7 @@ def reach_bill(
     found = reach(fit, target)
     if found.compute is None:
         return None, found.message
-    return bill(outcome, found.compute / per_step, price), found.message
+    message = found.message
+    if found.compute <= fit.last_compute:  # by the run behind the curve, not by the one that is planned
+        message = f"{target:g} at about {numbers.amount(found.compute)} {fit.compute_name} of the curve"
+    return bill(outcome, found.compute / per_step, price), message

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 MOST_ROLLOUTS = 800
 """In a batch; more are thinned out to about this."""
+_MOST_CHOICES = 1000
+"""Numbers of generators that are tried: among so many one is near enough."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ def sample_of(prompts: int, rollouts: int, generators: int, most: int = MOST_ROL
         return Sample(prompts, generators)
     wanted = generators * most / (prompts * rollouts)
     choices = range(max(1, round(0.6 * wanted)), max(1, min(generators, round(1.4 * wanted))) + 1)
-    samples = [Sample(max(1, round(prompts * num / generators)), num) for num in choices]
+    tried = choices[:: 1 + len(choices) // _MOST_CHOICES]
+    samples = [Sample(max(1, round(prompts * num / generators)), num) for num in tried]
     real = prompts / generators
     return min(
         samples, key=lambda one: (round(abs(one.prompts / one.generators / real - 1), 3), abs(one.generators - wanted))

@@ -76,7 +76,11 @@ class _Simulation:
     ) -> None:
         self._question, self._rates, self._schedule, self._sample = question, rates, schedule, sample
         self._slots: Slots[SimulatedGroup, SimulatedGroup] = Slots(schedule, sample.prompts)
-        self._generators = [SimulatedGenerator(i, rates, fleet.rows) for i in range(sample.generators)]
+        # Who has the least comes first, the lowest number among equals: one more than rollouts under way never has any,
+        # and stands for all that come after it.
+        at_work = min(sample.generators, schedule.ahead * sample.prompts * question.rollouts + 1)
+        self._generators = [SimulatedGenerator(i, rates, fleet.rows) for i in range(at_work)]
+        self._last_stands_for = 1 + sample.generators - at_work
         self._version = 0
         self._rng = np.random.default_rng(seed)
         self._events: list[tuple[float, int, int, int]] = []  # time, tie breaker, who, stamp
@@ -222,8 +226,9 @@ class _Simulation:
     def _sums(self, now: float) -> _Sums:
         spent = GeneratorTime()
         for generator in self._generators:
+            times = self._last_stands_for if generator is self._generators[-1] else 1
             for name, seconds in vars(generator.spent).items():
-                setattr(spent, name, getattr(spent, name) + seconds)
+                setattr(spent, name, getattr(spent, name) + times * seconds)
         return _Sums(
             now, self._version, spent, replace(self._trainer), sum(one.row_seconds for one in self._generators),
             self._tokens, self._prompt_tokens, self._attended, self._rollouts, Counter(self._ages),

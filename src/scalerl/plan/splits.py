@@ -6,6 +6,7 @@ so it is also the cheapest.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -62,16 +63,18 @@ def best_split(question: Question, gpus: int, *, seed: int = 0, short: Simulate 
     return Splits(outcomes, min(outcomes, key=lambda one: one.step_s))
 
 
-def _possible(gpus: int, size: int, fewest: int) -> list[int]:
-    """GPUs that may train: what generates is whole generators."""
-    return [gpus - generators * size for generators in range((gpus - fewest) // size, 0, -1)]
+def _possible(gpus: int, size: int, fewest: int) -> range:
+    """GPUs that may train: what generates is whole generators. A range, however many GPUs there are."""
+    return range(gpus - max(0, gpus - fewest) // size * size, gpus, size)
 
 
-def _nearest(possible: list[int], wanted: float) -> int:
-    return min(possible, key=lambda one: abs(one - wanted))
+def _nearest(possible: range, wanted: float) -> int:
+    """The smaller of two that are as near."""
+    place = math.ceil((wanted - possible.start) / possible.step - 0.5)
+    return possible[min(max(place, 0), len(possible) - 1)]
 
 
-def _around(possible: list[int], tried: dict[int, Outcome]) -> list[int]:
+def _around(possible: range, tried: dict[int, Outcome]) -> list[int]:
     """Half-way from the best to its neighbours on both sides."""
     known = sorted(tried)
     at = known.index(min(tried, key=lambda training: tried[training].step_s))

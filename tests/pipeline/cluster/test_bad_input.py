@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import secrets
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +19,11 @@ import pytest
 
 from scalerl.config import RunConfig
 from scalerl.errors import InputError, MissingDependencyError
+from scalerl.pipeline.launch.ray import check
 from scalerl.pipeline.launch.ray import cluster as clusters
-from scalerl.pipeline.launch.ray.cluster import Cluster, check_address
+from scalerl.pipeline.launch.ray.cluster import Cluster, Node, check_address
 from scalerl.pipeline.launch.ray.drive import train_on_ray
+from scalerl.pipeline.launch.ray.trainer import TrainerActor
 
 MakeRun = Callable[..., RunConfig]
 
@@ -32,6 +40,7 @@ def scalerl(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
         (["--address", "127.0.0.1:1"], "no Ray cluster answers (Connection refused): got '127.0.0.1:1'"),
         (["--address", "ray://127.0.0.1:10001"], "--address: got 'ray://127.0.0.1:10001'; allowed: auto, or HOST:PORT"),
         (["--address", "somewhere"], "--address: got 'somewhere'; allowed: auto, or HOST:PORT"),
+        (["--address", "127.0.0.1:99999"], "--address: got '127.0.0.1:99999'; allowed: auto, or HOST:PORT"),
         (["--generators", "0"], "scale.launcher.generators: got 0; allowed: a whole number at least 1"),
         (["--set", "scale.launcher.trainer_gpus=-1"], "scale.launcher.trainer_gpus"),
     ],
@@ -44,12 +53,63 @@ def test_a_wrong_address_or_number(words: list[str], message: str, tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
+def test_a_port_where_somebody_else_listens(tmp_path: Path) -> None:
+    """Ray would try for a quarter of an hour and print every try."""
+    with socket.create_server(("", 0)) as other:  # takes calls and says nothing
+        at = f"127.0.0.1:{other.getsockname()[1]}"
+        started = time.monotonic()
+        done = scalerl("train", "--launcher", "ray", "--address", at, "--out", "run", folder=tmp_path)
+        assert time.monotonic() - started < 60
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"no Ray cluster answers (what listens there said nothing that Ray knows in 10 s): got '{at}'" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@contextmanager
+def head_with_a_token(port: int) -> Iterator[None]:
+    program = "from ray.scripts.scripts import main; main()"
+    words = ["start", "--head", f"--port={port}", "--num-cpus=1", "--include-dashboard=false", "--block"]
+    secret = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:  # sockets want a short name
+        command = [sys.executable, "-c", program, *words, f"--temp-dir={folder}"]
+        head = subprocess.Popen(
+            command, env={**os.environ, **secret}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            yield
+        finally:
+            head.terminate()  # it ends what it started
+            head.wait()
+
+
+def test_a_cluster_that_wants_a_token(tmp_path: Path) -> None:
+    with socket.create_server(("", 0)) as free:
+        at = f"127.0.0.1:{free.getsockname()[1]}"
+    wanted = f"asks for a token and got none or another one: got '{at}'; allowed: RAY_AUTH_MODE=token"
+    end_s = time.monotonic() + 120
+    with head_with_a_token(int(at.rpartition(":")[2])):
+        while True:
+            done = scalerl("train", "--launcher", "ray", "--address", at, "--out", "run", folder=tmp_path)
+            if wanted in done.stderr or time.monotonic() > end_s:
+                break
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert wanted in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--launcher", "local", "--generators", "2"], "generators: got 2; allowed: 1 with local; several need ray"),
         (["--launcher", "local", "--address", "auto"], "--address: got 'auto'; allowed: with --launcher ray only"),
         (["--set", "scale.launcher.generator_gpus=1"], "generator_gpus: got 1.0; allowed: 0 with inline"),
+        (["--launcher", "ray", "--set", "scale.launcher.device=cuda"], "trainer_gpus: got 0.0; allowed: above 0"),
+        (
+            ["--launcher", "ray", "--set", "scale.launcher.trainer_gpus=1"],
+            "trainer_gpus: got 1.0; allowed: above 0",
+        ),
+        (["--set", "scale.launcher.transfer=direct"], "transfer: got 'direct'; allowed: store with inline"),
+        (["--launcher", "ray", "--set", "scale.launcher.transfer=nccl"], "got 'nccl'; allowed: store, direct"),
     ],
 )
 def test_options_of_ray_without_ray(words: list[str], message: str, tmp_path: Path) -> None:
@@ -71,7 +131,7 @@ def test_no_cluster_to_be_found(make_run: MakeRun, tmp_path: Path, heard: Any, m
     assert not (tmp_path / "run").exists()
 
 
-def test_another_version_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_ray(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: Any) -> None:
         raise RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.1.0\n    Python: 3.11.0\n")
 
@@ -79,7 +139,7 @@ def test_another_version_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         InputError, match=r"of the cluster differ from those here .*Ray: 2\.1\.0.*; allowed: the same versions"
     ):
-        Cluster.connect("auto", [])
+        Cluster.connect(address, [])
 
 
 def test_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,6 +182,63 @@ def test_a_policy_that_cannot_be_read_is_said_as_it_is(
     assert gone("TrainerActor")
 
 
+class Broken(TrainerActor):
+    """An actor of which its node does not have everything."""
+
+    def __init__(self, *_: object) -> None:
+        raise ImportError("no such package here")
+
+
+def test_a_node_that_cannot_run_the_trainer_is_said_at_once(
+    make_run: MakeRun, tmp_path: Path, address: str, heard: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not a death: another try would end in the same way."""
+    monkeypatch.setattr("scalerl.pipeline.launch.ray.drive.TrainerActor", Broken)
+    watcher = heard()
+    with pytest.raises(
+        InputError, match=r"the trainer's actor \(it cannot begin there: .*Error: .*\); allowed: the same"
+    ):
+        train_on_ray(make_run('scale.launcher.kind="ray"'), tmp_path / "run", watcher=watcher, address=address)
+    assert watcher.notices == []
+
+
+def test_a_node_is_too_small_for_one_actor(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said at once: nobody would ever free it."""
+    held = Cluster.connect(address, [])
+    halves = [Node(name, name, {"CPU": 2.0}) for name in ("one", "two")]
+    monkeypatch.setattr(Cluster, "nodes", lambda _: halves)
+    try:
+        with pytest.raises(InputError, match=r"no node is large enough for an actor with 3 CPU; .* has: 2 CPU; 2 CPU"):
+            held.place([{"CPU": 3.0}], print)
+    finally:
+        held.close()
+
+
+def test_cluster_check_looks_at_vllm_first(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        assert name == "vllm"
+        return "0.31.0"
+
+    monkeypatch.setattr("scalerl.pipeline.engines.vllm.checks.version", version)
+    findings: list[check.Finding] = []
+    run = make_run('scale.launcher.kind="ray"', "scale.generator.engine=vllm")
+    assert not check.check_cluster(run, None, findings.append)
+    (only,) = findings
+    assert (only.name, only.ok) == ("engine", False)
+    assert "version of vLLM: got '0.31.0'; allowed: 0.32.0" in only.text
+
+
+def test_cluster_check_compares_vllm_where_it_generates(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    there = {**check.installed(), "vllm": "0.31.0"}
+    monkeypatch.setattr(cluster, "ask_every_node", lambda *_: {"10.0.0.7": there})
+    ray = 'scale.launcher.kind="ray"'
+    assert check._versions(cluster, make_run(ray)).ok
+    found = check._versions(cluster, make_run(ray, "scale.generator.engine=vllm"))
+    assert not found.ok
+    assert found.text.startswith("10.0.0.7 has vllm 0.31.0, here ")
+
+
 def test_cluster_check(address: str, tmp_path: Path, gone: Any) -> None:
     done = scalerl("cluster-check", "--address", address, "--generators", "2", "--json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -130,7 +247,8 @@ def test_cluster_check(address: str, tmp_path: Path, gone: Any) -> None:
     assert [finding["name"] for finding in document["findings"]] == ["cluster", "versions", "places", "smoke run"]
     assert "2 steps with 1 trainer(s) and 2 generator(s)" in document["findings"][-1]["text"]
     assert not list(tmp_path.iterdir())
-    done = scalerl("cluster-check", "--address", address, "--set", "scale.launcher.trainer_gpus=1", folder=tmp_path)
+    gpu = ("--set", "scale.launcher.trainer_gpus=1", "--set", "scale.launcher.device=cuda")
+    done = scalerl("cluster-check", "--address", address, *gpu, folder=tmp_path)
     assert (done.returncode, done.stdout) == (1, "The cluster is not ready.\n")
     assert "FAILED  cluster: the cluster is 1 GPU short" in done.stderr
     for name in ("TrainerActor", "PolicyGenerator", "Probe"):

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from scalerl.config import RunConfig, patch
+from scalerl.config.scale import ScaleConfig
 from scalerl.pipeline.launch.ray import drive
 from scalerl.pipeline.launch.ray.drive import TrainerLostError, train_on_ray
 from scalerl.runs import RunDirectory
@@ -28,9 +29,16 @@ LONG = (
 )  # fmt: skip
 
 
-def check_books(lines: list[dict[str, Any]], last: int) -> None:
-    """Every step once, ages within the bound, and a ledger that only grows."""
+def trained(lines: list[dict[str, Any]]) -> list[int]:
+    """The groups of all steps, in the order of training."""
+    ends = [[int(end) for end in part.split("-")] for line in lines for part in line["groups"].split(",")]
+    return [index for part in ends for index in range(part[0], part[-1] + 1)]
+
+
+def check_books(lines: list[dict[str, Any]], last: int, scale: ScaleConfig) -> None:
+    """Every step and every group once, ages within the bound, and a ledger that holds what was trained on."""
     assert [line["step"] for line in lines] == list(range(1, last + 1))
+    assert trained(lines) == list(range(len(trained(lines))))
     assert all(0 <= line["age_max"] <= K for line in lines)
     for side in ("generation", "training"):
         for unit in ("flops", "tokens", "device_s"):
@@ -38,12 +46,25 @@ def check_books(lines: list[dict[str, Any]], last: int) -> None:
             assert spent == sorted(spent), (side, unit)
             assert spent[-1] > 0
     tokens = [line["ledger"]["training"]["tokens"] for line in lines]
-    steps = [later - earlier for earlier, later in zip([0, *tokens], tokens, strict=False)]
-    assert max(steps) < 100 * (sum(steps) / len(steps))  # no step is booked twice
+    for line, before, after in zip(lines, [0, *tokens], tokens, strict=False):  # no step is booked twice, or not at all
+        assert line["loss_tokens"] <= after - before <= line["effective_rollouts"] * scale.tokens.context, line["step"]
+    rollouts = [len(trained([line])) * scale.batch.rollouts for line in lines]
+    written = sum(
+        num * (line["mean_length"] - 1) for num, line in zip(rollouts, lines, strict=True)
+    )  # the last is not read
+    assert lines[-1]["ledger"]["generation"]["tokens"] >= written
 
 
+@pytest.mark.parametrize("transfer", ["store", "direct"])
 def test_generators_and_the_trainer_are_killed(
-    make_run: MakeRun, cache: Path, tmp_path: Path, address: str, heard: Any, metrics: Metrics, kill: Kill
+    transfer: str,
+    make_run: MakeRun,
+    cache: Path,
+    tmp_path: Path,
+    address: str,
+    heard: Any,
+    metrics: Metrics,
+    kill: Kill,
 ) -> None:
     """The generators again and again, the trainer once, after a checkpoint."""
     killed: list[str] = []
@@ -55,7 +76,8 @@ def test_generators_and_the_trainer_are_killed(
             killed.append("trainer")
 
     watcher = heard(strike)
-    result = train_on_ray(make_run(*LONG), tmp_path / "run", watcher=watcher, cache=cache, address=address)
+    run = make_run(*LONG, f"scale.launcher.transfer={transfer}")
+    result = train_on_ray(run, tmp_path / "run", watcher=watcher, cache=cache, address=address)
     assert (result.reason, result.step) == ("budget", 300)
     assert killed == ["generator", "generator", "trainer", "generator"]
     deaths = [text for text in watcher.notices if text.startswith("a generator died (its process was killed")]
@@ -63,9 +85,35 @@ def test_generators_and_the_trainer_are_killed(
     (again,) = [text for text in watcher.notices if text.startswith("the trainer died")]
     assert "started again from step-000" in again
     lines = metrics(result.folder)
-    check_books(lines, 300)
+    check_books(lines, 300, run.scale)
     assert lines[-1]["generators_lost"] == 1  # of this life of the trainer
     assert lines[-1]["requests_repeated"] >= 0
+
+
+@pytest.mark.skipif("SCALERL_LONG" not in os.environ, reason="three and a half minutes: make faults")
+def test_a_generator_is_killed_every_half_minute(
+    make_run: MakeRun, cache: Path, tmp_path: Path, address: str, heard: Any, metrics: Metrics, kill: Kill
+) -> None:
+    """Six times, and the trainer once between two of them; then the run is asked to end."""
+    times = {30 * number: "PolicyGenerator" for number in range(1, 7)} | {105: "TrainerActor"}
+    started, waiting = time.monotonic(), sorted(times)
+
+    def strike(_: int) -> None:
+        if waiting and time.monotonic() - started >= waiting[0] and kill(times[waiting[0]]):
+            waiting.pop(0)
+
+    watcher = heard(strike)
+    run = make_run(*LONG, "scale.budget.amount=100000")
+    result = train_on_ray(
+        run, tmp_path / "run", watcher=watcher, cache=cache, address=address,
+        should_stop=lambda: time.monotonic() - started > 200,
+    )  # fmt: skip
+    assert result.reason == "interrupted"
+    assert not waiting
+    deaths = [text for text in watcher.notices if text.startswith(("a generator died", "the trainer died"))]
+    assert len(deaths) == 7
+    lines = metrics(result.folder)
+    check_books(lines, result.step, run.scale)
 
 
 def test_a_node_is_lost_with_its_generator(
@@ -84,14 +132,40 @@ def test_a_node_is_lost_with_its_generator(
                 cluster.remove_node(second, allow_graceful=False)
 
         watcher = heard(take_away)
-        run = make_run(*LONG, "scale.budget.amount=100")
-        result = train_on_ray(run, tmp_path / "run", watcher=watcher, cache=cache, address=cluster.address)
-        assert (result.reason, result.step) == ("budget", 100)
-        assert removed
-        assert any(text.startswith("a generator died") for text in watcher.notices)
-        check_books(metrics(result.folder), 100)
+
+        def has_gone_on() -> bool:
+            """Ray may take a while to notice."""
+            lost = any(text.startswith("a generator died") for text in watcher.notices)
+            return lost and watcher.steps[-1] > removed[0] + 50
+
+        run = make_run(*LONG, "scale.budget.amount=100000")
+        result = train_on_ray(
+            run, tmp_path / "run", watcher=watcher, cache=cache, address=cluster.address, should_stop=has_gone_on
+        )
+        assert result.reason == "interrupted"
+        check_books(metrics(result.folder), result.step, run.scale)
     finally:
         cluster.shutdown()  # type: ignore[no-untyped-call]
+
+
+def test_a_rank_of_the_trainer_is_killed(
+    make_run: MakeRun, cache: Path, tmp_path: Path, address: str, heard: Any, metrics: Metrics, kill: Kill, gone: Any
+) -> None:
+    """Not the first: that one notices, and the run goes on from its checkpoint with a new pair."""
+    killed: list[int] = []
+
+    def strike(step: int) -> None:
+        if step == 50 and not killed and kill("RankActor"):
+            killed.append(step)
+
+    watcher = heard(strike)
+    run = make_run(*LONG, "scale.launcher.trainers=2", "scale.budget.amount=80")
+    result = train_on_ray(run, tmp_path / "run", watcher=watcher, cache=cache, address=address)
+    assert (result.reason, result.step, killed) == ("budget", 80, [50])
+    (again,) = [text for text in watcher.notices if text.startswith("the trainer died")]
+    assert "started again from step-000040" in again
+    check_books(metrics(result.folder), 80, run.scale)
+    assert gone("RankActor")
 
 
 def test_a_trainer_that_dies_at_once_is_given_up(
@@ -148,4 +222,4 @@ def test_a_killed_command_leaves_a_run_that_can_be_resumed_and_no_process(
     shorter = patch(run, {"scale.budget.amount": float(made + 30)})
     result = train_on_ray(shorter, tmp_path / "run", watcher=heard(), cache=cache, address=address, resume=True)
     assert (result.reason, result.step) == ("budget", made + 30)
-    check_books(metrics(result.folder), made + 30)
+    check_books(metrics(result.folder), made + 30, run.scale)

@@ -21,14 +21,16 @@ LEARNING = ("scale.budget.amount=30", "scale.evaluation.every=30")
 """Of the laptop scale: from a quarter to more than a half."""
 
 
+@pytest.mark.parametrize("transfer", ["store", "direct"])
 def test_inline_and_ray_are_the_same_run_at_k_0(
-    make_run: MakeRun, cache: Path, tmp_path: Path, address: str, heard: Any, metrics: Metrics, gone: Any
+    transfer: str, make_run: MakeRun, cache: Path, tmp_path: Path, address: str, heard: Any, metrics: Metrics, gone: Any
 ) -> None:
     sync = "recipe.asynchrony.k=0"
     before = policies()
     inline = train(make_run(sync), tmp_path / "inline", cache=cache)
     watcher = heard()
-    ray = train_on_ray(make_run(sync, RAY), tmp_path / "ray", watcher=watcher, cache=cache, address=address)
+    run = make_run(sync, RAY, f"scale.launcher.transfer={transfer}")
+    ray = train_on_ray(run, tmp_path / "ray", watcher=watcher, cache=cache, address=address)
     assert (ray.reason, ray.step) == (inline.reason, inline.step)
     assert watcher.steps == list(range(1, ray.step + 1))
     assert [(point.step, point.pass_rate) for point in ray.points] == [

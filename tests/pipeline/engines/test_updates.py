@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -11,6 +11,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from scalerl.errors import InputError
 from scalerl.pipeline.types import Engine, EngineSettings, GroupRequest, Rollout
+from scalerl.pipeline.wire import Exchange, Wire
 from scalerl.policy.tiny import TinyLlama, new_policy
 from scalerl.recipe.logprobs import token_logprobs
 
@@ -19,6 +20,7 @@ MakeSettings = Callable[..., EngineSettings]
 MakeRequest = Callable[..., GroupRequest]
 OpenEngine = Callable[..., Engine]
 Drain = Callable[[Engine], Rollouts]
+Update = Callable[[Engine, dict[str, Tensor], int], None]
 OLD = 4
 
 
@@ -46,9 +48,29 @@ def by_hand(models: list[PreTrainedModel], prompt: tuple[int, ...], tokens: list
     return logprobs
 
 
+@pytest.fixture(params=["handed over", "wire"])
+def update(request: pytest.FixtureRequest) -> Iterator[Update]:
+    """`update(engine, weights, version)`, for each way that weights can come."""
+    if request.param == "handed over":
+        yield lambda engine, weights, version: engine.load_weights(weights, version)
+        return
+    exchange, wires = Exchange("127.0.0.1", 1, "gloo"), list[Wire]()
+
+    def over_a_wire(engine: Engine, weights: dict[str, Tensor], version: int) -> None:
+        exchange.publish(weights, version)
+        wires.extend([] if wires else [exchange.lay()])
+        for _ in range(2):  # the second time there is nothing new
+            wires[0].answer()
+            engine.receive_weights(wires[0].end)
+
+    yield over_a_wire
+    for wire in wires:
+        wire.cut()
+
+
 def test_weights_that_change_all_the_time(
     open_engine: OpenEngine, policy: PreTrainedModel, other: PreTrainedModel, settings: MakeSettings,
-    request_of: MakeRequest,
+    request_of: MakeRequest, update: Update,
 ) -> None:  # fmt: skip
     """Every token was written by the version that it is said to be from: exactly, with the caches of those before."""
     models = [policy, other]
@@ -61,7 +83,7 @@ def test_weights_that_change_all_the_time(
         for _ in range(2):
             found |= {(done.request, done.position): done.rollout for done in engine.step().finished}
         version = engine.version + 1
-        engine.load_weights(dict(models[version % 2].named_parameters()), version)
+        update(engine, dict(models[version % 2].named_parameters()), version)
         assert engine.version == version
     assert len(found) == 6
     assert max(len(set(rollout.versions.tolist())) for rollout in found.values()) > 2

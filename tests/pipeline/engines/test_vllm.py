@@ -63,6 +63,7 @@ def test_a_policy_that_vllm_does_not_know(policy_folder: Path, tmp_path: Path, v
     assert message.startswith(f"{tmp_path}: vLLM does not start (")
     assert "NobodyKnowsForCausalLM" in message
     assert "\n" not in message
+    assert len(message) < 400
     assert not vllm_processes()
 
 

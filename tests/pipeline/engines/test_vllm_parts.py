@@ -19,7 +19,7 @@ from scalerl.pipeline.engines.open import check_engine
 from scalerl.pipeline.engines.vllm import checks, worker
 from scalerl.pipeline.engines.vllm.drafts import Draft, piece_seed, read_tokens
 from scalerl.pipeline.engines.vllm.server import Written
-from scalerl.pipeline.engines.vllm.start import open_log, reason_in
+from scalerl.pipeline.engines.vllm.start import open_log, reason_in, why
 from scalerl.pipeline.types import EngineSettings, GroupRequest
 from scalerl.policy.mark import Mark
 
@@ -164,6 +164,26 @@ def test_the_reason_of_a_failure_is_found_in_the_output() -> None:
     log.write(b"(EngineCore pid=6) ERROR RuntimeError: Engine core initialization failed. See above.\n")
     assert reason_in(log) == "ValueError: No room for 3 GiB"
     log.close()
+
+
+UNKNOWN = """1 validation error for ModelConfig
+  Value error, Model architectures ['Nobody'] are not supported for now. Supported architectures: dict_keys(['A']) \
+[type=value_error, input_value=ArgsKwargs(()), input_type=ArgsKwargs]
+    For further information visit https://errors.pydantic.dev/2/v/value_error"""
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError(UNKNOWN), "ValueError: Model architectures ['Nobody'] are not supported for now"),
+        (RuntimeError("too\n little  memory"), "RuntimeError: too little memory"),
+        (OSError(), "OSError"),
+        (ValueError("x" * 9000), f"ValueError: {'x' * 385}..."),
+    ],
+)
+def test_the_reason_is_one_line_that_can_be_read(error: Exception, line: str) -> None:
+    with open_log() as log:
+        assert why(error, log) == line
 
 
 def test_progress_bars_inside_vllm_leave_no_semaphore() -> None:

@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from scalerl.compute import Usage
 from scalerl.errors import InputError
 from scalerl.pipeline.types import Group, GroupRequest, Rollout
+from scalerl.pipeline.wire import End, Receiving
 from scalerl.tasks import Verdict
 
 
@@ -33,6 +35,7 @@ class StandIn:
         self._value = version
         self._exit_at = exit_at
         self._waiting: list[GroupRequest] = []
+        self._wire: Receiving | None = None
 
     @property
     def num_pending(self) -> int:
@@ -44,6 +47,13 @@ class StandIn:
     def load_weights(self, weights: Mapping[str, Tensor], version: int) -> None:
         self.version = version
         self._value = int(weights["value"])
+
+    def receive_weights(self, end: End) -> int:
+        self._wire = Receiving.at(end, self._wire, 1, torch.device("cpu"))
+        if (came := self._wire.receive()) is not None:
+            version, weights = came
+            self.load_weights(dict(weights), version)
+        return self.version
 
     def advance(self) -> Step:
         time.sleep(0.002)

@@ -24,6 +24,7 @@ from scalerl.pipeline.buffer import Buffer
 from scalerl.pipeline.launch.process import GeneratorDiedError
 from scalerl.pipeline.launch.ray import fleet as fleets
 from scalerl.pipeline.launch.ray.cluster import ActorLostError
+from scalerl.pipeline.launch.ray.delivery import delivery_of
 from scalerl.pipeline.launch.ray.fleet import Fleet, NoGeneratorError
 from scalerl.pipeline.launch.ray.generator import GeneratorActor, _Orders
 from scalerl.pipeline.launch.remote import RemoteFeed
@@ -90,9 +91,11 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Threads]:
     made.close()
 
 
-@pytest.fixture(scope="module")
-def run() -> RunConfig:
-    changes = {"recipe.asynchrony.kind": "pipeline", "recipe.asynchrony.k": K, "scale.batch.prompts": PROMPTS}
+@pytest.fixture(scope="module", params=["store", "direct"])
+def run(request: pytest.FixtureRequest) -> RunConfig:
+    """Once for each way that weights can take."""
+    changes = {"scale.launcher.kind": "ray", "scale.launcher.transfer": request.param}
+    changes |= {"recipe.asynchrony.kind": "pipeline", "recipe.asynchrony.k": K, "scale.batch.prompts": PROMPTS}
     return patch(load_run("scalerl", "laptop").config, changes | {"scale.batch.rollouts": 2})
 
 
@@ -102,6 +105,7 @@ class Opened:
     def __init__(
         self, run: RunConfig, threads: Threads, size: int, most: int, build: Callable[[], Writer], version: int
     ) -> None:
+        weights = delivery_of(run, threads, "127.0.0.1")
         self.threads = threads
         self._version = version
         self.notices: list[str] = []
@@ -110,7 +114,7 @@ class Opened:
         schedule = schedule_of(run.recipe.asynchrony)
         task = build_task(run.scale.task_settings, seed=run.seed)
         source = Source(run, task, recipe_of(run), lambda _: (1, 2, 3))
-        self.fleet = Fleet(threads, self._start, size, most, self.notices.append)
+        self.fleet = Fleet(threads, self._start, size, most, self.notices.append, weights)
         self.feed = RemoteFeed(self.fleet, source, Buffer(schedule, PROMPTS), schedule)
 
     def _start(self, place: int) -> GeneratorActor:
@@ -240,10 +244,18 @@ def test_errors_of_a_generator_come_out_as_they_are(open_fleet: Callable[..., Op
 def test_a_saved_feed_asks_again_for_what_was_under_way(open_fleet: Callable[..., Opened]) -> None:
     first = open_fleet()
     first.train(0, 5)
+    first.feed.report()
+    time.sleep(0.5)  # an evaluation, say: groups come in, and are saved before their work is booked
     saved = first.feed.snapshot()
+    not_booked = first.feed.report().usage
+    assert not_booked.tokens > 0
     first.feed.close()
     second = open_fleet(build=partial(importlib.import_module("stand_in").StandIn, 5), version=5)
     second.feed.restore(saved)
+    owed = second.feed.report().usage
+    assert (owed.flops, owed.tokens) == (not_booked.flops, not_booked.tokens)
+    assert owed.device_s == pytest.approx(not_booked.device_s)
+    assert second.feed.report().usage.tokens == 0  # once
     trained = second.train(5, 9)
     assert [group.request.index for group in trained] == list(range(5 * PROMPTS, 9 * PROMPTS))
 

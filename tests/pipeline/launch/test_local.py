@@ -10,6 +10,7 @@ import queue
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -181,9 +182,11 @@ def test_a_message_that_cannot_be_read_leaves_nobody_waiting() -> None:
     here, there = Pipe()
     there.send_bytes(b"no pickle")
     inbox: Any = queue.SimpleQueue()
+    ready = threading.Event()
     with pytest.raises(pickle.UnpicklingError):
-        _collect(here, inbox)
+        _collect(here, inbox, ready)
     assert inbox.get_nowait() is None
+    assert ready.is_set()
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes the way Linux shows them")

@@ -26,23 +26,31 @@ from scalerl.pipeline.engines.rows import Rows
 from scalerl.pipeline.engines.sampling import sample, uniforms
 from scalerl.pipeline.engines.waiting import Leftover, Share, Waiting
 from scalerl.pipeline.types import EngineSettings, EngineStep, Finished, GroupRequest, Snapshot
+from scalerl.pipeline.wire import End, Receiving
 
 _PREFILL_TOKENS = 8192
 """Prompt tokens, padding included, that are prefilled at once: more would only need more memory."""
 
 
 class EmbeddedEngine:
-    """An `Engine` in this process, on the device of the model. The model is copied, never changed."""
+    """An `Engine` in this process, on the device of the model unless told. The model is copied, never changed."""
 
-    def __init__(self, model: PreTrainedModel, settings: EngineSettings, version: int = 0) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        settings: EngineSettings,
+        version: int = 0,
+        device: torch.device | None = None,
+    ) -> None:
         checks.check_settings(settings)
         self._settings = settings
         self._version = version
         self._vocabulary = model.config.get_text_config().vocab_size
-        self._forward = Forward(model, settings)
+        self._forward = Forward(model, settings, device)
         self._rows = Rows(settings)
         self._waiting = Waiting()
         self._in_flight: dict[int, int] = {}  # request -> rollouts that have not come back
+        self._wire: Receiving | None = None
 
     @property
     def version(self) -> int:
@@ -84,6 +92,13 @@ class EmbeddedEngine:
         """Copy new weights in, by parameter name. Rollouts in flight go on with their caches as they are."""
         self._forward.load_weights(weights)
         self._version = version
+
+    def receive_weights(self, end: End) -> None:
+        """The same with weights that come over a wire, if there are newer ones."""
+        self._wire = Receiving.at(end, self._wire, 1, self._forward.device)
+        if (came := self._wire.receive()) is not None:
+            version, weights = came
+            self.load_weights(dict(weights), version)
 
     @torch.no_grad()
     def snapshot(self) -> Snapshot:

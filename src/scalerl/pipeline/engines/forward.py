@@ -34,8 +34,8 @@ from scalerl.recipe.precision import fp32_logits, frozen_fp32_head, linear_head
 class Forward:
     """Weights, cache, and the passes through them."""
 
-    def __init__(self, model: PreTrainedModel, settings: EngineSettings) -> None:
-        self.model = _own_copy(model)
+    def __init__(self, model: PreTrainedModel, settings: EngineSettings, device: torch.device | None = None) -> None:
+        self.model = nn.Module.to(_own_copy(model), device or model.device)
         self.device = self.model.device
         self._parameters = dict(self.model.named_parameters())  # a walk over all modules: not at each update
         self._shapes = Shapes.of(self.model)

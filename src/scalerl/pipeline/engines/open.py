@@ -8,17 +8,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from scalerl.config import RunConfig
 from scalerl.config.policy import MoeModel, PretrainedModel
 from scalerl.errors import InputError
+from scalerl.pipeline.devices import generator_device
 from scalerl.pipeline.engines.embedded import EmbeddedEngine
 from scalerl.pipeline.engines.vllm import VllmEngine, VllmOptions, VllmServer
 from scalerl.pipeline.engines.vllm.checks import check_heads, check_installed, check_names, head_width
 from scalerl.pipeline.types import Engine, EngineSettings
 from scalerl.policy.load import read_policy
-from scalerl.policy.pretrained import CONFIG
+from scalerl.policy.pretrained import CONFIG, read_config
 
 
 def check_engine(run: RunConfig) -> None:
@@ -26,13 +27,22 @@ def check_engine(run: RunConfig) -> None:
     if run.scale.generator.engine != "vllm":
         return
     check_installed()
+    _check_gpus(run)
     model = run.scale.model
     if isinstance(model, MoeModel):
         raise InputError("scale.model.source", model.source, "llama or pretrained: vLLM knows experts by other names")
     if not isinstance(model, PretrainedModel):
         check_heads(model.width // model.heads)
     elif (Path(model.name) / CONFIG).is_file():  # a name on a hub is looked at after the download
-        check_heads(head_width(AutoConfig.from_pretrained(model.name)))
+        check_heads(head_width(read_config(Path(model.name))))
+
+
+def _check_gpus(run: RunConfig) -> None:
+    """On a cluster a generator sees no GPUs but its own."""
+    given, needed = run.scale.launcher.generator_gpus, run.scale.generator.vllm.tensor_parallel
+    if 0 < given < needed and needed > 1:
+        allowed = f"{needed}, as many as scale.generator.vllm.tensor_parallel"
+        raise InputError("scale.launcher.generator_gpus", given, allowed)
 
 
 def read_outline(run: RunConfig, folder: Path) -> PreTrainedModel:
@@ -40,7 +50,7 @@ def read_outline(run: RunConfig, folder: Path) -> PreTrainedModel:
     if run.scale.generator.engine == "embedded":
         return read_policy(folder, run.scale.model.dtype)
     with torch.device("meta"):
-        model: PreTrainedModel = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+        model: PreTrainedModel = AutoModelForCausalLM.from_config(read_config(folder), trust_remote_code=False)
     return model
 
 
@@ -49,7 +59,7 @@ def open_engine(
 ) -> Engine:
     """`folder`: where the policy lies on disk, with the weights of this version; needed by vLLM only."""
     if run.scale.generator.engine == "embedded":
-        return EmbeddedEngine(model, settings, version)
+        return EmbeddedEngine(model, settings, version, generator_device(run))
     assert folder is not None, "vLLM reads the policy from a folder"
     check_heads(head_width(model.config))
     check_names(model, folder)

@@ -26,7 +26,7 @@ def open_local(base: Ground, folder: Path, buffer: Buffer, schedule: Schedule, v
     process = GeneratorProcess(
         build, base.run.scale.launcher.threads, has_children=base.run.scale.generator.engine == "vllm"
     )
-    return RemoteFeed(process, source, buffer, schedule)
+    return RemoteFeed(process, source, buffer, schedule, process.wait_until_started)
 
 
 def build_generator(run: RunConfig, folder: Path, version: int) -> Generator:

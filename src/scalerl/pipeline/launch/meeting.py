@@ -2,18 +2,18 @@
 
 Used by `trainers` on rank 0 and by `rank` everywhere else, whoever started those processes. On one machine everything
 is bound to the loopback interface. The meeting is also where a rank leaves its last words: it lives in the process of
-rank 0, which can read them when the other one is gone. Knows nothing about training.
+rank 0, which can read them when the other one is gone. They are JSON, not a pickle: whoever reaches the address can
+write there. Knows nothing about training.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import os
-import pickle
 import socket
 import time
 import traceback
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]  # public, but not declared so
 
-from scalerl.errors import InputError, ScaleRLError
+from scalerl.errors import InputError, MissingDependencyError, ScaleRLError, StorageError, TrainingError
 from scalerl.pipeline.fsdp import Fate, Together
 
 LOOPBACK = "127.0.0.1"
@@ -37,6 +37,8 @@ _COME_S = 600.0
 """How long rank 0 waits for the others: each reads the policy first."""
 _POLL_S = 0.05
 _FAILURES = "failures"
+_SENT = {kind.__name__: kind for kind in (InputError, MissingDependencyError, StorageError, TrainingError)}
+"""Errors that rank 0 raises again as they were."""
 
 
 class RankLostError(ScaleRLError, RuntimeError):
@@ -60,6 +62,27 @@ class LastWords:
     """To be raised again on rank 0; None: something that was not raised on purpose."""
     summary: str
     traceback: str
+
+    @classmethod
+    def of(cls, rank: int, error: Exception) -> LastWords:
+        """Call it while the error is being handled."""
+        known = error if isinstance(error, ScaleRLError) and type(error).__name__ in _SENT else None
+        return cls(rank, known, f"{type(error).__name__}: {_first_line(error)}", traceback.format_exc())
+
+    def to_json(self) -> str:
+        arguments = [] if self.error is None else [_plain(item) for item in _arguments(self.error)]
+        kind = None if self.error is None else type(self.error).__name__
+        return json.dumps([self.rank, kind, arguments, self.summary, self.traceback])
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> LastWords:
+        """What nobody of ours has written is a rank that is lost."""
+        try:
+            rank, kind, arguments, summary, where = json.loads(text)
+            error = None if kind is None else _SENT[kind](*arguments)
+            return cls(int(rank), error, str(summary), str(where))
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return cls(0, None, "its last words cannot be read", "")
 
     def as_error(self) -> ScaleRLError:
         error = self.error or RankLostError(self.rank, f"failed ({self.summary})")
@@ -99,8 +122,7 @@ class Meeting:
         """Of the first rank that failed: others may have failed because of it."""
         if not self._store.check([f"{_FAILURES}/1"]):
             return None
-        words: LastWords = pickle.loads(b64decode(self._store.get(f"{_FAILURES}/1")))  # noqa: S301  # from a rank of this run
-        return words.as_error()
+        return LastWords.from_json(self._store.get(f"{_FAILURES}/1")).as_error()
 
 
 class Arrival:
@@ -120,20 +142,10 @@ class Arrival:
 
     def fail(self, error: Exception) -> None:
         """Tell rank 0, if it is still there."""
-        known = error if isinstance(error, ScaleRLError) else None
-        words = LastWords(self._rank, known, f"{type(error).__name__}: {_first_line(error)}", traceback.format_exc())
+        words = LastWords.of(self._rank, error)
         with suppress(RuntimeError):
             number = self._store.add(_FAILURES, 1)
-            self._store.set(f"{_FAILURES}/{number}", b64encode(pickle.dumps(words)).decode())
-
-
-def device_of(rank: int) -> torch.device:
-    """One GPU for each rank where there are some; a launcher may show each of its processes only one."""
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    device = torch.device("cuda", rank % torch.cuda.device_count())
-    torch.cuda.set_device(device)
-    return device
+            self._store.set(f"{_FAILURES}/{number}", words.to_json())
 
 
 def _join(rank: int, size: int, store: Store, host: str, device: torch.device, fate: Fate) -> Together:
@@ -184,6 +196,17 @@ def _loopback_only(host: str) -> Iterator[None]:
 
 def _arrived(rank: int) -> str:
     return f"arrived/{rank}"
+
+
+def _arguments(error: ScaleRLError) -> tuple[object, ...]:
+    """With which it was made; an OSError keeps its file name out of `args`."""
+    reduced = error.__reduce__()
+    return tuple(reduced[1])
+
+
+def _plain(value: object) -> object:
+    """Arguments of errors are for messages: what JSON does not know is said as it would be printed."""
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def _first_line(error: Exception) -> str:

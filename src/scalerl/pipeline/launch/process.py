@@ -18,7 +18,8 @@ from multiprocessing.connection import Connection
 from torch import Tensor
 
 from scalerl.errors import ScaleRLError
-from scalerl.pipeline.launch.worker import Build, Failed, Progress, Stop, Submit, UseWeights, serve
+from scalerl.pipeline.launch.worker import Build, Failed, Progress, Ready, Stop, Submit, UseWeights, serve
+from scalerl.pipeline.nameless import Memory, PipeLock
 from scalerl.pipeline.types import GroupRequest
 from scalerl.pipeline.weights import SharedWeights
 
@@ -55,17 +56,19 @@ class GeneratorProcess:
 
     def __init__(self, build: Build, threads: int, *, has_children: bool = False) -> None:
         context = get_context("spawn")
-        self._lock = context.Lock()
+        self._lock, self._memory = PipeLock(context), Memory()
         self._weights: SharedWeights | None = None
         self._link, there = context.Pipe()
         self._process = context.Process(
-            target=serve, args=(there, self._lock, threads, build), name="scalerl-generator", daemon=not has_children
-        )
+            target=serve, args=(there, self._lock, self._memory, threads, build), name="scalerl-generator",
+            daemon=not has_children,
+        )  # fmt: skip
         with without_interrupts():
             self._process.start()
         there.close()  # or the end of the child would not end the pipe
         self._inbox: _Inbox = queue.SimpleQueue()
-        self._listener = threading.Thread(target=_collect, args=(self._link, self._inbox), daemon=True)
+        self._ready = threading.Event()
+        self._listener = threading.Thread(target=_collect, args=(self._link, self._inbox, self._ready), daemon=True)
         self._listener.start()
 
     @property
@@ -74,6 +77,10 @@ class GeneratorProcess:
 
     def alive(self) -> bool:
         return self._process.is_alive()
+
+    def wait_until_started(self) -> None:
+        """Until the process has read its policy, or ended without: the folder may go."""
+        self._ready.wait()
 
     def submit(self, requests: tuple[GroupRequest, ...], version: int) -> None:
         """Weights are looked for after requests were taken, so these meet no older ones than those that are out now."""
@@ -85,7 +92,7 @@ class GeneratorProcess:
         if self._weights is not None:
             self._weights.publish(weights, version)
             return
-        self._weights = SharedWeights.create(weights, self._lock, self.alive)
+        self._weights = SharedWeights.create(weights, self._lock, self.alive, self._memory.reserve)
         self._weights.publish(weights, version)
         self._send(UseWeights(self._weights.handle))
 
@@ -120,20 +127,26 @@ class GeneratorProcess:
             self._link.close()
         if self._weights is not None:
             self._weights.close()
+        self._memory.close()
 
     def _death(self) -> ScaleRLError:
         self._process.join(_END_S)
         return GeneratorDiedError(how_it_ended(self._process.exitcode))
 
 
-def _collect(link: Connection, inbox: _Inbox) -> None:
+def _collect(link: Connection, inbox: _Inbox, ready: threading.Event) -> None:
     try:
         while True:
-            inbox.put(link.recv())
+            message = link.recv()
+            if isinstance(message, Ready):
+                ready.set()
+            else:
+                inbox.put(message)
     except (EOFError, OSError):
         pass
     finally:  # also after a message that cannot be read: whoever waits must not wait for ever
         inbox.put(None)
+        ready.set()
 
 
 def failure(failed: Failed) -> ScaleRLError:

@@ -13,8 +13,9 @@ import torch
 from scalerl.config import RunConfig
 from scalerl.errors import StorageError, TrainingError
 from scalerl.pipeline.batch import make_batch
+from scalerl.pipeline.devices import trainer_device
 from scalerl.pipeline.fsdp import Together
-from scalerl.pipeline.launch.meeting import Arrival, device_of
+from scalerl.pipeline.launch.meeting import Arrival
 from scalerl.pipeline.learner import Learner
 from scalerl.pipeline.ranks import Collect, Learn, Order, Read, Stop, Write
 from scalerl.policy.load import read_policy
@@ -36,7 +37,7 @@ def run_rank(
         dtype = run.scale.model.dtype
         model = read_policy(policy, dtype)
         frozen = None if reference is None else read_policy(reference, dtype)
-        ranks = arrival.join(device_of(rank))
+        ranks = arrival.join(trainer_device(run, rank))
         learner = Learner(model, recipe_of(run), run, frozen, ranks)
         while not isinstance(order := ranks.listen(), Stop):
             _follow(learner, order)
@@ -52,8 +53,8 @@ def _follow(learner: Learner, order: Order) -> None:
     """What rank 0 does at the same time. An error that all ranks have together is rank 0's to raise."""
     try:
         match order:
-            case Learn(groups, plan, version, rate):
-                learner.learn(make_batch(groups), plan, version, rate)
+            case Learn(groups, plan, rate):
+                learner.learn(make_batch(groups), plan, rate)
             case Collect():
                 learner.weights()
             case Write(folder):

@@ -7,7 +7,8 @@ flight, with the same seeds and newer weights. All of it runs in the trainer's t
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Protocol
 
 from torch import Tensor
@@ -42,7 +43,17 @@ class Generators(Protocol):
 class RemoteFeed:
     """A `Feed` in front of them."""
 
-    def __init__(self, generators: Generators, source: Source, buffer: Buffer, schedule: Schedule) -> None:
+    def __init__(
+        self,
+        generators: Generators,
+        source: Source,
+        buffer: Buffer,
+        schedule: Schedule,
+        before_saving: Callable[[], None] | None = None,
+    ) -> None:
+        """`before_saving`: waits while a generator still reads the checkpoint that the run goes on from, which newer
+        ones replace. A trainer that resumes with enough groups in its buffer is faster than a generator that starts."""
+        self._before_saving = before_saving
         self._generators = generators
         self._source = source
         self._buffer = buffer
@@ -50,6 +61,8 @@ class RemoteFeed:
         self._now = self._reported = Progress((), Usage(), busy_s=0.0, idle_s=0.0, memory_bytes=0)
         self._report_s = time.monotonic()
         self._waited_s = 0.0
+        self._owed = Usage()
+        """Of the life before a checkpoint: its groups are in the buffer, and had not been booked."""
 
     def batch(self, version: int) -> tuple[Group, ...] | None:
         assert version == self._buffer.version
@@ -77,16 +90,11 @@ class RemoteFeed:
         now = time.monotonic()
         elapsed_s, self._report_s = now - self._report_s, now
         waited_s, self._waited_s = self._waited_s, 0.0
-        last, self._reported = self._reported, self._now
-        idle_s = self._now.idle_s - last.idle_s
-        lived_s = idle_s + self._now.busy_s - last.busy_s
+        usage, idle_s = self._not_booked(), self._now.idle_s - self._reported.idle_s
+        self._reported, owed, self._owed = self._now, self._owed, Usage()
         return FeedReport(
-            usage=Usage(
-                device_s=lived_s,  # held, whether it had work or not
-                flops=self._now.usage.flops - last.usage.flops,
-                tokens=self._now.usage.tokens - last.usage.tokens,
-            ),
-            generator_idle=idle_s / lived_s if lived_s > 0 else None,
+            usage=usage + owed,
+            generator_idle=idle_s / usage.device_s if usage.device_s > 0 else None,
             trainer_idle=waited_s / elapsed_s if elapsed_s > 0 else None,
             trainer_waited_s=waited_s,
             generator_memory_bytes=self._now.memory_bytes or None,
@@ -96,19 +104,32 @@ class RemoteFeed:
         )
 
     def snapshot(self) -> Snapshot:
+        if self._before_saving is not None:
+            self._before_saving()
         self.attend()
         buffer = self._buffer.snapshot()
         tensors = {f"buffer.{name}": tensor for name, tensor in buffer.tensors.items()}
-        return Snapshot({"buffer": buffer.values, "source": self._source.snapshot()}, tensors)
+        owed = asdict(self._not_booked() + self._owed)
+        return Snapshot({"buffer": buffer.values, "source": self._source.snapshot(), "owed": owed}, tensors)
 
     def restore(self, snapshot: Snapshot) -> None:
         self._buffer.restore(part(snapshot, "buffer"))
         self._source.restore(snapshot.values["source"])
+        self._owed = Usage(**snapshot.values.get("owed", {}))  # older checkpoints have none
         self._submit(self._buffer.outstanding)
 
     def close(self) -> None:
         self._buffer.close()
         self._generators.close()
+
+    def _not_booked(self) -> Usage:
+        """Since the last report. A generator is held whether it has work or not."""
+        now, last = self._now, self._reported
+        return Usage(
+            device_s=now.idle_s + now.busy_s - last.idle_s - last.busy_s,
+            flops=now.usage.flops - last.usage.flops,
+            tokens=now.usage.tokens - last.usage.tokens,
+        )
 
     def _admit(self) -> None:
         """Charge every free slot."""

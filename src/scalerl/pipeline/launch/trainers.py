@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Protocol
 
 import torch
+from torch import nn
 from transformers import PreTrainedModel
 
 from scalerl.config import RunConfig
 from scalerl.errors import InputError, ScaleRLError
+from scalerl.pipeline.devices import trainer_device
 from scalerl.pipeline.fsdp import Together
-from scalerl.pipeline.launch.meeting import LOOPBACK, Meeting, RankLostError, device_of
+from scalerl.pipeline.launch.meeting import LOOPBACK, Meeting, RankLostError
 from scalerl.pipeline.launch.process import how_it_ended, without_interrupts
 from scalerl.pipeline.launch.rank import run_rank
 from scalerl.pipeline.trainer import Trainer
@@ -71,22 +73,25 @@ def open_trainer(
     """
     reference = start if run.recipe.kl_coefficient > 0 else None
     frozen = None if reference is None else read_policy(reference, run.scale.model.dtype)
+    device = trainer_device(run)
     if run.scale.launcher.trainers == 1:
+        for policy in (model, frozen):
+            if policy is not None:
+                nn.Module.to(policy, device)
         yield Trainer(model, recipe, run, frozen)
         return
     meeting = Meeting(run.scale.launcher.trainers, host)
-    with _meet(
-        meeting, (others or _start_processes)(run.scale.launcher.trainers, meeting, run, folder, reference)
-    ) as ranks:
+    started = (others or _start_processes)(run.scale.launcher.trainers, meeting, run, folder, reference)
+    with _meet(meeting, started, device) as ranks:
         yield Trainer(model, recipe, run, frozen, ranks)
 
 
 @contextmanager
-def _meet(meeting: Meeting, others: OtherRanks) -> Iterator[Together]:
+def _meet(meeting: Meeting, others: OtherRanks, device: torch.device) -> Iterator[Together]:
     """This process as rank 0, with the others beside it; they are gone afterwards, whatever happens."""
     try:
         meeting.wait(others.lost)
-        ranks = meeting.join(device_of(0), others.fate)
+        ranks = meeting.join(device, others.fate)
         try:
             yield ranks
         finally:
@@ -108,7 +113,7 @@ def watched_fate(
 
 
 def _start_processes(size: int, meeting: Meeting, run: RunConfig, policy: Path, reference: Path | None) -> OtherRanks:
-    _check_devices(size)
+    _check_devices(size, run)
     return _Processes(size, meeting, run, policy, reference)
 
 
@@ -164,7 +169,7 @@ def _live(rank: int, size: int, address: str, run: RunConfig, policy: Path, refe
         sys.exit(1)
 
 
-def _check_devices(size: int) -> None:
-    if torch.cuda.is_available() and torch.cuda.device_count() < size:
+def _check_devices(size: int, run: RunConfig) -> None:
+    if run.scale.launcher.device == "cuda" and torch.cuda.device_count() < size:
         what = "scale.launcher.trainers"
         raise InputError(what, size, f"at most the GPUs of this machine, {torch.cuda.device_count()}")

@@ -16,9 +16,9 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
-from multiprocessing.synchronize import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -27,8 +27,10 @@ from torch import Tensor
 from scalerl.compute import Usage
 from scalerl.errors import ScaleRLError
 from scalerl.pipeline.launch.memory import peak_memory_bytes
+from scalerl.pipeline.nameless import Memory, PipeLock
 from scalerl.pipeline.types import Group, GroupRequest
 from scalerl.pipeline.weights import Handle, PeerLostError, SharedWeights
+from scalerl.pipeline.wire import End
 
 if TYPE_CHECKING:  # it imports transformers, which this file does not need
     from scalerl.pipeline.generator import GeneratorStep
@@ -46,6 +48,8 @@ class Writer(Protocol):
     def submit(self, request: GroupRequest) -> None: ...
 
     def load_weights(self, weights: Mapping[str, Tensor], version: int) -> None: ...
+
+    def receive_weights(self, end: End) -> int: ...
 
     def advance(self) -> GeneratorStep: ...
 
@@ -76,11 +80,24 @@ class LoadWeights:
 
 
 @dataclass(frozen=True)
+class ReceiveWeights:
+    """To the generator: ask for newer weights over this wire, and say which version it has then."""
+
+    end: End
+    received: Callable[[int], None]
+
+
+@dataclass(frozen=True)
 class Stop:
     """To the generator: the end."""
 
 
-Order = Submit | UseWeights | LoadWeights | Stop
+Order = Submit | UseWeights | LoadWeights | ReceiveWeights | Stop
+
+
+@dataclass(frozen=True)
+class Ready:
+    """From the generator: it has read its policy, whose folder is not needed any more."""
 
 
 @dataclass(frozen=True)
@@ -128,13 +145,19 @@ class Link(Protocol):
     def send(self, obj: Progress, /) -> None: ...
 
 
-def serve(link: Connection, lock: Lock, threads: int, build: Build) -> None:
+def serve(link: Connection, lock: PipeLock, memory: Memory, threads: int, build: Build) -> None:
     """The whole life of the process."""
+
+    def attach(handle: Handle) -> SharedWeights:
+        return SharedWeights.attach(handle, lock, _parent_alive, memory.open())
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     torch.set_num_threads(threads)
     try:
-        Loop(link, build(), lambda handle: SharedWeights.attach(handle, lock, _parent_alive)).run()
+        writer = build()
+        link.send(Ready())
+        Loop(link, writer, attach).run()
     except (EOFError, ConnectionError, PeerLostError):
         return  # the trainer is gone, there is nobody to tell
     except Exception as error:  # noqa: BLE001  # the boundary of the process: everything is reported to the other side
@@ -162,7 +185,7 @@ class Loop:
             self._usage += step.usage
             self._busy_s += time.monotonic() - started
             if step.groups:
-                self._report(step.groups)
+                self._timed(partial(self._link.send, self.progress(step.groups)))
 
     def progress(self, groups: tuple[Group, ...] = ()) -> Progress:
         """What has been done so far; any thread may ask."""
@@ -181,20 +204,17 @@ class Loop:
                     assert self._attach is not None, "weights do not come through shared memory here"
                     self._weights = self._attach(handle)
                 case LoadWeights(weights, version):
-                    self._load(weights, version)
+                    self._timed(partial(self._writer.load_weights, weights, version))
+                case ReceiveWeights(end, received):
+                    self._timed(lambda: received(self._writer.receive_weights(end)))
                 case Submit(requests):
                     for request in requests:
                         self._writer.submit(request)
         return True
 
-    def _load(self, weights: Mapping[str, Tensor], version: int) -> None:
+    def _timed(self, work: Callable[[], None]) -> None:
         started = time.monotonic()
-        self._writer.load_weights(weights, version)
-        self._busy_s += time.monotonic() - started
-
-    def _report(self, groups: tuple[Group, ...]) -> None:
-        started = time.monotonic()
-        self._link.send(self.progress(groups))
+        work()
         self._busy_s += time.monotonic() - started
 
 

@@ -22,6 +22,7 @@ from scalerl.pipeline.engines.vllm.drafts import Draft, read_tokens
 from scalerl.pipeline.engines.vllm.server import VllmServer
 from scalerl.pipeline.packing import request_from_json, request_to_json
 from scalerl.pipeline.types import EngineSettings, EngineStep, GroupRequest, Snapshot
+from scalerl.pipeline.wire import End
 
 _WAIT_S = 0.02
 """How long a step waits for something to come back: the caller looks for new weights between two steps."""
@@ -86,6 +87,11 @@ class VllmEngine:
         self._shapes.check(weights)
         self._server.load_weights(weights, version)
         self._version = version
+
+    def receive_weights(self, end: End) -> None:
+        """The same with weights that vLLM's workers take from a wire themselves, if there are newer ones."""
+        if (version := self._server.receive_weights(end)) is not None:
+            self._version = version
 
     def snapshot(self) -> Snapshot:
         """The rollouts that have not come back. Their caches are vLLM's: a restored engine writes them again."""

@@ -22,9 +22,10 @@ from torch import Tensor
 
 from scalerl.errors import InputError, ScaleRLError
 from scalerl.pipeline.engines.vllm.checks import VllmError, check_installed
-from scalerl.pipeline.engines.vllm.start import VllmOptions, end_processes, open_log, reason_in, start
+from scalerl.pipeline.engines.vllm.start import VllmOptions, end_processes, open_log, start, why
 from scalerl.pipeline.engines.vllm.worker import describe
 from scalerl.pipeline.weights import SharedWeights
+from scalerl.pipeline.wire import End
 
 Result = TypeVar("Result")
 _FIRST = 100
@@ -137,7 +138,11 @@ class VllmServer:
             self._weights = SharedWeights.create(weights, get_context("spawn").Lock(), lambda: True)
         self._weights.publish(weights, version)
         handle = self._weights.handle
-        self._wait(self._replace(handle.memory, describe(handle), version))
+        self._wait(self._replace("scalerl_load_weights", handle.memory, describe(handle)))
+
+    def receive_weights(self, end: End) -> int | None:
+        """The same, where each worker is an end of a wire: the version that came; None: there was no newer one."""
+        return self._wait(self._replace("scalerl_receive_weights", end.plain()))
 
     def forget(self) -> None:
         """Give up everything that was asked for."""
@@ -175,12 +180,15 @@ class VllmServer:
                 raise item
         return [item for item in came if isinstance(item, Written)]
 
-    async def _replace(self, memory: str, places: Mapping[str, list[object]], version: int) -> None:
-        """Pausing waits for the step that is under way; what it wrote has the old version."""
+    async def _replace(self, method: str, *args: object) -> int | None:
+        """Pausing waits for the step that is under way; what it wrote has the old version. The method of the workers
+        says which version they have now, or None for the old one."""
         await self._engine.pause_generation(mode="keep", clear_cache=False)
-        await self._engine.collective_rpc("scalerl_load_weights", args=(memory, places))
-        await self._engine.update_weight_version(str(version))
+        version: int | None = (await self._engine.collective_rpc(method, args=args))[0]
+        if version is not None:
+            await self._engine.update_weight_version(str(version))
         await self._engine.resume_generation()
+        return version
 
     def _check_head(self, folder: Path) -> None:
         """Not every architecture of vLLM listens to the override."""
@@ -196,8 +204,7 @@ class VllmServer:
         except ScaleRLError:
             raise
         except Exception as error:
-            reason = reason_in(self._log) or f"{type(error).__name__}: {error}"
-            raise VllmError(" ".join(reason.split())) from error
+            raise VllmError(why(error, self._log)) from error
 
     def _release_weights(self) -> None:
         if self._weights is not None:

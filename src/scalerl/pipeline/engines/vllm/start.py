@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from scalerl.errors import InputError
 from scalerl.pipeline.engines.vllm import worker
+from scalerl.policy.processor import spare_broken_units
 
 if TYPE_CHECKING:
     from scalerl.pipeline.engines.vllm.server import AsyncEngine
@@ -37,6 +38,9 @@ _PREFILL_TOKENS = 8192
 _REASON = re.compile(r"(?:\w*\.)*(\w*(?:Error|Exception)): (\S.*)")
 _NO_REASON = ("Engine core initialization failed", "WorkerProc initialization failed", "EngineCore encountered")
 """What vLLM says after the reason, in every process that the reason went through."""
+_FORM = re.compile(r"\d+ validation errors? for \w+\s+(Value error, )?")
+_NOTHING_MORE = ("Supported architectures:", "[type=", "For further information visit")
+_HOW_LONG = 400
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ def start(folder: Path, options: VllmOptions, log: IO[bytes]) -> AsyncEngine:
         try:
             return _start(folder, options)
         except Exception as error:  # vLLM raises everything that there is
-            reason = reason_in(log) or _one_line(error)
+            reason = why(error, log)
             allowed = "a policy that vLLM knows, and room for it"
             raise InputError(f"vLLM does not start ({reason})", allowed=allowed, where=str(folder)) from error
         finally:
@@ -77,6 +81,8 @@ def _start(folder: Path, options: VllmOptions) -> AsyncEngine:
     arg_utils, async_llm = import_module("vllm.engine.arg_utils"), import_module("vllm.v1.engine.async_llm")
     cpu = import_module("vllm.platforms").current_platform.is_cpu()
     logging.getLogger("vllm").setLevel(logging.CRITICAL)  # in this process; what matters is raised
+    if cpu and options.dtype == "bfloat16":
+        spare_broken_units()
     arguments = arg_utils.AsyncEngineArgs(**_arguments(folder, options), **_device(options, cpu=cpu))
     engine: AsyncEngine = async_llm.AsyncLLM.from_engine_args(arguments)
     return engine
@@ -86,6 +92,8 @@ def _arguments(folder: Path, options: VllmOptions) -> dict[str, Any]:
     return {
         "model": str(folder),
         "dtype": options.dtype,
+        "load_format": "safetensors",  # never a pickle, whatever else lies in the folder
+        "trust_remote_code": False,
         "skip_tokenizer_init": True,
         "generation_config": "vllm",  # not the sampling defaults that lie beside some policies
         "max_model_len": options.context,
@@ -183,9 +191,13 @@ def reason_in(log: IO[bytes]) -> str | None:
     return reasons[-1] if reasons else None
 
 
-def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+def why(error: BaseException, log: IO[bytes]) -> str:
+    """In one line that a person can read: vLLM names hundreds of architectures to say that it does not know one."""
+    text = reason_in(log) or f"{type(error).__name__}: {error}"
+    for words in _NOTHING_MORE:
+        text = text.partition(words)[0]
+    line = " ".join(_FORM.sub("", text).split()).rstrip(":;,. ")
+    return line if len(line) <= _HOW_LONG else f"{line[: _HOW_LONG - 3]}..."
 
 
 def end_processes(processes: set[Any]) -> None:

@@ -2,7 +2,7 @@
 
 Named to vLLM as its worker extension; nobody else imports this module. The weights lie in shared memory, in full and by
 the names of the policy's folder; each worker takes its share. That is the way on a CPU, and from the memory of the host
-to a GPU of the same machine.
+to a GPU of the same machine. Or they come over a wire, from the trainer to every worker.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from scalerl.pipeline.weights import Handle, Place, SharedWeights
+from scalerl.pipeline.wire import End, Plain, Receiving
+from scalerl.policy.processor import hide_broken_units
 
 OWNER = "SCALERL_VLLM_OWNER"
 """Environment variable: the process that started vLLM."""
@@ -34,6 +36,9 @@ class Receiver:
 
     reload_weights: Callable[..., None]
     get_model: Callable[[], nn.Module]
+    rank: int
+    device: torch.device
+    _scalerl_wire: Receiving | None = None
 
     def scalerl_load_weights(self, memory: str, places: Described) -> int:
         """Replace the weights by those in shared memory; returns their version. Generation must be paused.
@@ -52,6 +57,18 @@ class Receiver:
     def _scalerl_reload(self, weights: Mapping[str, Tensor], _: int) -> None:
         copies: Iterable[tuple[str, Tensor]] = ((name, tensor.clone()) for name, tensor in weights.items())
         self.reload_weights(weights_iterator=copies)
+
+    def scalerl_receive_weights(self, end: Plain) -> int | None:
+        """Replace the weights by those that come over a wire, one tensor at a time; their version, or None if there are
+        no newer ones. Generation must be paused."""
+        self._scalerl_wire = Receiving.at(End.of(end), self._scalerl_wire, 1 + self.rank, self.device)
+        if (came := self._scalerl_wire.receive()) is None:
+            return None
+        version, weights = came
+        self.reload_weights(weights_iterator=weights)
+        for _ in weights:  # what the model did not ask for must be taken all the same
+            pass
+        return version
 
     def scalerl_head_dtype(self) -> str:
         """In which the logits are computed; empty where the model does not say."""
@@ -106,4 +123,5 @@ def _make_no_semaphores() -> None:
 
 if OWNER in os.environ:  # only inside vLLM, and from the first moment: starting takes long, and may be given up
     _make_no_semaphores()
+    hide_broken_units()
     threading.Thread(target=_end_with, args=(int(os.environ[OWNER]),), daemon=True).start()

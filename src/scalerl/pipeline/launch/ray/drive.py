@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Protocol
 
 from scalerl.config import RunConfig
-from scalerl.errors import ScaleRLError, StorageError
+from scalerl.errors import InputError, ScaleRLError, StorageError
 from scalerl.pipeline import checkpoint
 from scalerl.pipeline.assemble import task_of
 from scalerl.pipeline.downstream import downstream_tasks
 from scalerl.pipeline.engines.open import check_engine
 from scalerl.pipeline.launch.meeting import RankLostError
 from scalerl.pipeline.launch.process import failure
-from scalerl.pipeline.launch.ray.cluster import Actor, ActorLostError, Cluster, Resources
+from scalerl.pipeline.launch.ray.cluster import Actor, ActorLostError, ActorRefusedError, Cluster
 from scalerl.pipeline.launch.ray.trainer import Ended, TrainerActor
+from scalerl.pipeline.launch.ray.words import Resources
 from scalerl.pipeline.session import TrainResult
 from scalerl.pipeline.types import Observer
 from scalerl.policy.load import Progress, default_cache
@@ -133,6 +134,9 @@ class _Drive:
         while True:
             try:
                 return self._live(resume)
+            except ActorRefusedError as error:  # another try would end in the same way
+                what, allowed = f"the trainer's actor ({error.how})", "the same packages on every node"
+                raise InputError(what, allowed=f"{allowed}: scalerl cluster-check compares them") from None
             except (ActorLostError, RankLostError) as error:
                 how = error.how
             deaths = deaths + 1 if self._newest() == newest else 1

@@ -21,11 +21,12 @@ from torch import Tensor
 from scalerl.compute import Usage
 from scalerl.errors import ScaleRLError
 from scalerl.pipeline.launch.process import failure
+from scalerl.pipeline.launch.ray import delivery
 from scalerl.pipeline.launch.ray.cluster import Actor, ActorLostError, Ref
+from scalerl.pipeline.launch.ray.delivery import Delivery
 from scalerl.pipeline.launch.ray.generator import News
 from scalerl.pipeline.launch.worker import Failed, Progress
 from scalerl.pipeline.types import Group, GroupRequest
-from scalerl.pipeline.weights import Parcel
 
 _NEWS_S = 1.0
 """An actor that has nothing to tell says so after this time: what is lost with one is at most so much of its books."""
@@ -38,11 +39,9 @@ _ALONE_S = 600.0
 _NOTHING = Progress((), Usage(), busy_s=0.0, idle_s=0.0, memory_bytes=0)
 
 
-class Calls(Protocol):
+class Calls(delivery.Calls, Protocol):
     """What the fleet needs of a `Cluster`."""
 
-    def call(self, actor: Actor, method: str, *args: Any) -> Ref: ...
-    def put(self, value: Any) -> Ref: ...
     def wait(self, refs: Sequence[Ref], timeout_s: float) -> list[Ref]: ...
     def get(self, ref: Ref) -> Any: ...
     def kill(self, actor: Actor) -> None: ...
@@ -76,12 +75,19 @@ class Fleet:
     """`start` asks the cluster for the generator of a place; `most` is how many requests one may have at a time."""
 
     def __init__(
-        self, calls: Calls, start: Callable[[int], Actor], size: int, most: int, notice: Callable[[str], None]
+        self,
+        calls: Calls,
+        start: Callable[[int], Actor],
+        size: int,
+        most: int,
+        notice: Callable[[str], None],
+        weights: Delivery | None = None,
     ) -> None:
+        """`weights`: how they get to the generators; unless given, through the object store."""
         self._calls, self._start, self._most, self._notice = calls, start, most, notice
+        self._weights = weights or delivery.StoreDelivery(calls)
         self._lock = threading.Lock()
         self._inbox: queue.SimpleQueue[Progress | ScaleRLError] = queue.SimpleQueue()
-        self._weights: Ref | None = None
         self._waiting: list[tuple[int, GroupRequest, int]] = []  # a heap: the oldest admission first
         self._gone = _NOTHING  # sums of those that have died
         self._tries = dict.fromkeys(range(size), 0)
@@ -98,12 +104,10 @@ class Fleet:
             self._dispatch()
 
     def share(self, weights: Mapping[str, Tensor], version: int) -> None:
-        """The parcel goes from this machine's object store to each generator's, once to every machine."""
-        ref = self._calls.put(Parcel.of(weights, version))
+        self._weights.pack(weights, version)  # a generator that begins just now may be sent them twice
         with self._lock:
-            self._weights = ref
             for member in self._members:
-                self._calls.call(member.actor, "load", ref)
+                self._weights.send(member.actor)
 
     def receive(self, *, wait: bool = True) -> Progress | None:
         try:
@@ -126,6 +130,7 @@ class Fleet:
             ended = self._calls.wait(stops, left_s)
             stops = [ref for ref in stops if ref not in ended]
         for member in self._members:
+            self._weights.forget(member.actor)
             self._calls.kill(member.actor)
 
     @property
@@ -136,8 +141,7 @@ class Fleet:
 
     def _recruit(self, place: int) -> _Member:
         actor = self._start(place)
-        if self._weights is not None:
-            self._calls.call(actor, "load", self._weights)
+        self._weights.send(actor)
         return _Member(place, actor, self._calls.call(actor, "news", _NEWS_S))
 
     def _listen(self) -> None:
@@ -176,6 +180,7 @@ class Fleet:
         """What it had goes to the others; another one takes its place."""
         with self._lock:
             self._members.remove(member)
+            self._weights.forget(member.actor)
             self._gone = _added(self._gone, member.now)
             if member.ready:
                 self._gone = replace(self._gone, num_lost=self._gone.num_lost + 1)

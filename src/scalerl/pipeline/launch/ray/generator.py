@@ -15,9 +15,20 @@ from dataclasses import dataclass, field
 
 import torch
 
-from scalerl.pipeline.launch.worker import Failed, LoadWeights, Loop, Order, Progress, Stop, Submit, Writer
+from scalerl.pipeline.launch.worker import (
+    Failed,
+    LoadWeights,
+    Loop,
+    Order,
+    Progress,
+    ReceiveWeights,
+    Stop,
+    Submit,
+    Writer,
+)
 from scalerl.pipeline.types import GroupRequest
 from scalerl.pipeline.weights import Parcel
+from scalerl.pipeline.wire import End
 
 _GATHER_S = 0.04
 """With a small policy a group is written in milliseconds: few larger messages in the place of one for each."""
@@ -51,6 +62,10 @@ class GeneratorActor:
 
     def load(self, parcel: Parcel) -> None:
         self._orders.load(parcel)
+
+    def receive(self, end: End) -> None:
+        """Newer weights, if there are any, over a wire."""
+        self._orders.receive(end)
 
     def news(self, wait_s: float) -> News:
         """What is complete, waiting a moment for it; without that, what was done so far."""
@@ -98,11 +113,23 @@ class _Orders:
         with self._lock:
             if parcel.version <= self.version:
                 return  # newer ones have overtaken them
-            self.version = parcel.version
             self._inbox.put(LoadWeights(parcel.tensors(), parcel.version))
-            for order in [order for version, order in self._early if version <= self.version]:
-                self._inbox.put(order)
-            self._early = [(version, order) for version, order in self._early if version > self.version]
+            self._have_come(parcel.version)
+
+    def receive(self, end: End) -> None:
+        self._inbox.put(ReceiveWeights(end, self._received))
+
+    def _received(self, version: int) -> None:
+        """Only the wire says which version it was: a question may have been answered with newer ones."""
+        with self._lock:
+            self._have_come(version)
+
+    def _have_come(self, version: int) -> None:
+        """Requests that waited for weights come right behind them."""
+        self.version = max(self.version, version)
+        for order in [order for needed, order in self._early if needed <= self.version]:
+            self._inbox.put(order)
+        self._early = [(needed, order) for needed, order in self._early if needed > self.version]
 
     def stop(self) -> None:
         self._inbox.put(Stop())

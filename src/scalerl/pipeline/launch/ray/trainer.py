@@ -23,7 +23,7 @@ from transformers import PreTrainedModel
 
 from scalerl.compute import Ledger
 from scalerl.config import RunConfig
-from scalerl.errors import ScaleRLError
+from scalerl.errors import InputError, ScaleRLError
 from scalerl.pipeline.assemble import Ground
 from scalerl.pipeline.buffer import Buffer
 from scalerl.pipeline.launch.feed import Feed
@@ -31,6 +31,7 @@ from scalerl.pipeline.launch.local import build_generator
 from scalerl.pipeline.launch.meeting import Meeting, RankLostError
 from scalerl.pipeline.launch.rank import run_rank
 from scalerl.pipeline.launch.ray.cluster import Actor, ActorLostError, Cluster, Ref
+from scalerl.pipeline.launch.ray.delivery import delivery_of
 from scalerl.pipeline.launch.ray.fleet import Fleet
 from scalerl.pipeline.launch.ray.generator import CALLS, GeneratorActor
 from scalerl.pipeline.launch.remote import RemoteFeed
@@ -42,6 +43,7 @@ from scalerl.pipeline.trainer import Trainer
 from scalerl.pipeline.types import EvalPoint, StepRecord, StopReason
 from scalerl.policy.sft import Progress
 from scalerl.recipe import Recipe
+from scalerl.runs import events
 
 Event = tuple[str, tuple[Any, ...]]
 """A method of the observer, `preparing` or `notice`, and its arguments."""
@@ -135,7 +137,8 @@ class OnCluster:
             args = (run, archive, version, threads, str(Path.cwd()))
             return cluster.start(PolicyGenerator, args, first + place, CALLS)
 
-        fleet = Fleet(cluster, start, run.scale.launcher.generators, requests_at_once(run), self._notice)
+        weights = delivery_of(run, cluster, cluster.own_address())
+        fleet = Fleet(cluster, start, run.scale.launcher.generators, requests_at_once(run), self._notice, weights)
         return RemoteFeed(fleet, source, Buffer(schedule, run.scale.batch.prompts), schedule)
 
     def open_trainer(
@@ -221,6 +224,9 @@ class _Told:
     def saved(self, step: int, folder: Path) -> None:
         self._events.put(("saved", (step, folder)))
 
+    def noticed(self, event: events.Event) -> None:
+        self._events.put(("noticed", (event,)))
+
     def stopped(self, reason: StopReason, step: int, ledger: Ledger) -> None:
         self._events.put(("stopped", (reason, step, ledger)))
 
@@ -243,7 +249,12 @@ def _unpack_and_build(run: RunConfig, archive: Archive, version: int) -> Writer:
     with tempfile.TemporaryDirectory(prefix="scalerl-policy-") as place:
         for name, data in archive.items():
             data.tofile(Path(place) / name)
-        return build_generator(run, Path(place), version)
+        try:
+            return build_generator(run, Path(place), version)
+        except InputError as error:
+            if error.where != place:
+                raise
+            raise InputError(error.what, error.value, error.allowed, "the policy, as a generator has it") from error
 
 
 def _work_in(folder: str) -> None:
