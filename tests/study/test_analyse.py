@@ -9,6 +9,7 @@ from scalerl import Series
 from scalerl.study.analyse import Analysis, Settings, analyse
 from scalerl.study.cell_fits import TOGETHER, fit_cell, measure
 from scalerl.study.extrapolation import extrapolate, summarise
+from scalerl.study.heading import final_draws
 
 from .simulated import LAST, LAWS, curve, curves_of_study, full_of
 
@@ -77,13 +78,28 @@ def test_every_seed_and_every_cell_is_extrapolated(analysis: Analysis) -> None:
     assert found.coverage == np.mean([row.low <= row.actual <= row.high for row in rows])
 
 
-def test_more_seeds_do_not_narrow_the_forecast_of_a_cell(analysis: Analysis) -> None:
-    own = [row for row in analysis.extrapolation if row.cell == "base"]
-    *seeds, cell = own
+def test_a_cell_is_forecast_as_the_race_and_the_status_do(analysis: Analysis) -> None:
+    *seeds, cell = [row for row in analysis.extrapolation if row.cell == "base"]
+    seen = {name: [one.window(None, 0.5 * LAST) for one in found.values()] for name, found in CURVES.items()}
+    at = dict.fromkeys(seen, cell.compute)
+
+    low, middle, high = np.quantile(final_draws(seen, at)["base"], [0.1, 0.5, 0.9])
+
     assert cell.seed is None
-    for key in ("value", "low", "high", "actual"):
-        assert getattr(cell, key) == pytest.approx(np.mean([getattr(row, key) for row in seeds]))
+    assert (cell.low, cell.value, cell.high) == pytest.approx((low, middle, high))
+    assert cell.actual == pytest.approx(np.mean([row.actual for row in seeds]))
     assert cell.points == sum(row.points for row in seeds)
+
+
+def test_seeds_that_differ_widen_the_forecast_of_a_cell() -> None:
+    rng = np.random.default_rng(2)
+    apart = {seed: curve((ceiling, 1.4, 60.0), rng) for seed, ceiling in enumerate((0.6, 0.7, 0.8))}
+    alike = {seed: curve((0.7, 1.4, 60.0), rng) for seed in range(3)}
+    (wide,), (narrow,) = (
+        [row for row in extrapolate({"a": one}, {"a": LAST}, 0.5, 0.8, (0.0, 1.0)) if row.seed is None]
+        for one in (apart, alike)
+    )
+    assert wide.high - wide.low > 2 * (narrow.high - narrow.low)
 
 
 def test_a_curve_that_was_stopped_is_not_extrapolated() -> None:
@@ -140,12 +156,26 @@ def test_an_unidentified_ceiling_is_doubted_and_a_clear_one_is_not() -> None:
 
 
 def test_a_curve_before_its_bend_has_no_lower_ceiling() -> None:
-    """Its ceiling is the base's; it is only far from it yet."""
+    """Its ceiling is the base's; it is only far from it yet, and that is what the verdict says."""
     rng = np.random.default_rng(1)
     curves = {"base": CURVES["base"], "late": {seed: curve((0.75, 1.4, 1500.0), rng) for seed in (0, 1, 2)}}
     (found,) = analyse(curves, "base", full_of(curves)).choices
     assert found.probability_ceiling_lower > 0.8
-    assert found.verdict == "no difference shown"
+    assert found.verdict == "lower at equal compute"
+    assert found.value.high is not None
+    assert found.value.high < -0.02
+
+
+@pytest.mark.parametrize(("midpoint", "verdict"), [(1500.0, "lower at equal compute"), (120.0, "no difference shown")])
+def test_a_curve_that_was_stopped_is_judged_where_it_ended(midpoint: float, verdict: str) -> None:
+    """The base goes on; what is expected of the other there is no verdict."""
+    rng = np.random.default_rng(1)
+    stopped = {seed: curve((0.75, 1.4, midpoint), rng).head(6) for seed in (0, 1, 2)}
+    curves = {"base": CURVES["base"], "stopped": stopped}
+
+    (found,) = analyse(curves, "base", dict.fromkeys(curves, LAST)).choices
+
+    assert found.verdict == verdict
 
 
 def test_a_wider_margin_calls_more_ceilings_equal() -> None:

@@ -173,6 +173,22 @@ def test_decisions_are_kept_in_order_and_never_twice(there: StudyFolder) -> None
     assert there.decisions() == [first, {**first, "rung": 0.5}]
 
 
+def test_many_decisions_read_the_file_once(there: StudyFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [{"rung": 0.3, "cell": f"cell{i}", "action": "stop", "probability": 0.01} for i in range(20)]
+    there.add_decision(made[3])
+    reads: list[int] = []
+    decisions = StudyFolder.decisions
+
+    def counted(self: StudyFolder) -> list[dict[str, object]]:
+        reads.append(1)
+        return decisions(self)
+
+    monkeypatch.setattr(StudyFolder, "decisions", counted)
+    there.add_decisions(made)
+    assert len(reads) == 1
+    assert decisions(there) == [made[3], *made[:3], *made[4:]]
+
+
 def test_one_process_runs_a_study(there: StudyFolder) -> None:
     with there.hold(), pytest.raises(InputError, match="in use"), there.hold():
         pass
@@ -185,3 +201,22 @@ def test_results_are_replaced_whole(there: StudyFolder) -> None:
     there.write_results("two\n")
     assert there.results_path.read_text() == "two\n"
     assert [file.name for file in there.path.iterdir() if "results" in file.name] == ["results.json"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000, "1" * 5000, "[1]", '{"format": 1, "config": {}, "cells": [1], "digest": "", "scalerl": ""}'],
+    ids=["deep", "digits", "a list", "cells that are no table"],
+)
+def test_a_damaged_study_is_refused_in_one_line(there: StudyFolder, text: str) -> None:
+    (there.path / "study.json").write_text(text)
+    with pytest.raises(InputError, match="broken file"):
+        StudyFolder.open(there.path)
+
+
+def test_a_damaged_outcome_is_refused_in_one_line(there: StudyFolder) -> None:
+    job = there.plan.jobs[0]
+    there.write_job(job)
+    (there.job_path(job) / "outcome.json").write_text("[" * 100_000)
+    with pytest.raises(InputError, match="broken file"):
+        there.outcome(job)

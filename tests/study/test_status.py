@@ -107,3 +107,13 @@ def test_many_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     status = study_status(StudyFolder.open(folder.path), FakeRunner())
     assert status.counts == {"finished": 500}
     assert status.done
+
+
+def test_the_jobs_of_each_cell(tmp_path: Path) -> None:
+    folder = opened(tmp_path, {"low": {"ceiling": 0.4}, "high": {"ceiling": 0.9}})
+    status = _status(folder)
+    assert status.cells == ("base", "low", "high")
+    assert [(job.cell, job.seed) for job in status.of_cell("low")] == [("low", 0), ("low", 1)]
+    assert status.of_cell("none") == ()
+    assert [(job.cell, job.seed) for job in folder.plan.jobs_of("high")] == [("high", 0), ("high", 1)]
+    assert folder.plan.jobs_of("none") == ()

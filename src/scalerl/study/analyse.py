@@ -95,6 +95,20 @@ def curves_of(results: Mapping[str, Any]) -> dict[str, dict[int, Series]]:
     }
 
 
+def settings_of(results: Mapping[str, Any]) -> Settings:
+    """How a results document was made."""
+    bounds = results["bounds"]
+    return Settings(
+        share=results["share"], level=results["level"], margin=results["margin"],
+        bounds=None if bounds is None else (bounds[0], bounds[1]),
+    )  # fmt: skip
+
+
+def full_of(results: Mapping[str, Any]) -> dict[str, float]:
+    """The full budget of each cell with a curve, as a results document holds it."""
+    return {cell["name"]: cell["full"] for cell in results["cells"] if cell["full"] is not None}
+
+
 def _fits(curves: Curves, base: str, settings: Settings) -> dict[str, CellFits]:
     order = [cell for cell in (base, *curves) if cell in curves]
     found = {}

@@ -59,6 +59,11 @@ class CellFits:
         return {seed: measure(one, at) for seed, one in self.units.items()}
 
     @property
+    def last_compute(self) -> float:
+        """As far as every seed was measured."""
+        return min(one.last_compute for one in self.units.values())
+
+    @property
     def units(self) -> Mapping[int, Fit]:
         """What stands for the seeds in a comparison."""
         return self.seeds or {TOGETHER: self.joint}

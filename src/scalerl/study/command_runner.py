@@ -20,6 +20,7 @@ from typing import Any
 from scalerl.config.study_parts import CommandTrainer, placeholders
 from scalerl.errors import InputError
 from scalerl.readers.curves import read_table
+from scalerl.redaction import command_without_secrets
 from scalerl.series import Series
 from scalerl.study.jobs import Job
 from scalerl.study.plan import GIVEN
@@ -47,7 +48,8 @@ class CommandRunner:
         (place / RUN).mkdir(exist_ok=True)
         values = self._values(job, place, share)
         command = [fill(part, values) for part in shlex.split(self._trainer.command)]
-        return start_child(command, place, f"{job.name}, {share:.4g} of the budget: {shlex.join(command)}")
+        shown = shlex.join(command_without_secrets(command))
+        return start_child(command, place, f"{job.name}, {share:.4g} of the budget: {shown}")
 
     def curve(self, job: Job, place: Path) -> list[Series]:
         return [self._read(job, place, {})]

@@ -1,10 +1,8 @@
 """The extrapolation table: fit the first part of each curve, forecast its end, and see what came.
 
 Called by `analyse` with curves that got to the full budget. What came is the mean of the last three evaluations, at the
-geometric mean of their compute, because one evaluation is noise; that is the engine's backtest too. A cell is forecast
-by the mean of its seeds' forecasts, with the mean of their intervals: what the law gets wrong, it gets wrong in the
-same way for every seed, so more seeds do not make it narrower (a joint fit believes that they do). Pure: curves in,
-rows out.
+geometric mean of their compute, because one evaluation is noise; that is the engine's backtest too. A cell with several
+seeds is forecast as the race and the status do (`heading`). Pure: curves in, rows out.
 """
 
 from __future__ import annotations
@@ -17,8 +15,10 @@ import numpy as np
 from scalerl.curves import fit, forecast
 from scalerl.curves.backtest import TARGET_POINTS
 from scalerl.curves.fit import MIN_POINTS
+from scalerl.curves.forecast import quantiles
 from scalerl.curves.scale import Bounds
-from scalerl.series import Series
+from scalerl.series import FloatArray, Series
+from scalerl.study.heading import final_draws
 
 REACHED = 0.9
 """Of the full budget: what a curve must have seen for its end to count."""
@@ -61,12 +61,17 @@ def extrapolate(
     cells: Mapping[str, Mapping[int, Series]], full: Mapping[str, float], share: float, level: float, bounds: Bounds
 ) -> list[Extrapolated]:
     """Rows of every cell: its seeds, then the cell. Curves that are too short to be split have none."""
+    until = {cell: share * full[cell] for cell in cells}
+    known = {cell: {seed: one for seed, one in seeds.items() if _usable(one, until[cell], full[cell])}
+             for cell, seeds in cells.items()}  # fmt: skip
+    own = {cell: [_row(cell, seed, one, until[cell], level, bounds) for seed, one in seeds.items()]
+           for cell, seeds in known.items()}  # fmt: skip
+    at = {cell: float(np.exp(np.mean([np.log(row.compute) for row in rows]))) for cell, rows in own.items() if rows}
+    seen = {cell: [one.window(None, until[cell]) for one in known[cell].values()] for cell in at}
+    ahead = final_draws({cell: seeds for cell, seeds in seen.items() if len(seeds) > 1}, at, bounds=bounds)
     rows = []
-    for cell, seeds in cells.items():
-        until = share * full[cell]
-        known = {seed: one for seed, one in seeds.items() if _usable(one, until, full[cell])}
-        own = [_row(cell, seed, one, until, level, bounds) for seed, one in known.items()]
-        rows += own if len(own) < 2 else [*own, _together(own)]
+    for cell, single in own.items():
+        rows += [*single, _together(single, at[cell], ahead[cell], level)] if cell in ahead else single
     return rows
 
 
@@ -95,7 +100,7 @@ def _row(cell: str, seed: int, one: Series, until: float, level: float, bounds: 
     return Extrapolated(cell, seed, found.points, at, made.value, made.low, made.high, actual)
 
 
-def _together(rows: Sequence[Extrapolated]) -> Extrapolated:
-    at = float(np.exp(np.mean([np.log(row.compute) for row in rows])))
-    numbers = np.mean([(row.value, row.low, row.high, row.actual) for row in rows], axis=0).tolist()
-    return Extrapolated(rows[0].cell, None, sum(row.points for row in rows), at, *numbers)
+def _together(rows: Sequence[Extrapolated], at: float, draws: FloatArray, level: float) -> Extrapolated:
+    low, value, high = (float(one[0]) for one in quantiles(draws[:, None], level))
+    actual = float(np.mean([row.actual for row in rows]))
+    return Extrapolated(rows[0].cell, None, sum(row.points for row in rows), at, value, low, high, actual)

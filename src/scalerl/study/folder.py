@@ -16,16 +16,17 @@ study is known by its name, its base and its cells: seeds and cells may be added
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from scalerl import __version__
+from scalerl.config.layers import check_plain
 from scalerl.config.study import StudyConfig, changed, study_from, study_values
 from scalerl.errors import InputError, StorageError
-from scalerl.folder import PARTIAL, flush_names, replace_file
+from scalerl.folder import PARTIAL, make_folder, replace_file
 from scalerl.readers.json_lines import Record
 from scalerl.runs.lock import locked
 from scalerl.runs.store import Records, plain
@@ -116,7 +117,7 @@ class StudyFolder:
         """Make the job's folder, with its job.json; one that is there stays as it is."""
         file = self.job_path(job) / JOB
         if not file.exists():
-            _make(file.parent)
+            make_folder(file.parent)
             replace_file(file, job_text(job))
 
     def started(self, job: Job) -> bool:
@@ -130,7 +131,7 @@ class StudyFolder:
             return Outcome(**json.loads(file.read_bytes()))
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise _broken(file, error) from None
 
     def write_outcome(self, job: Job, outcome: Outcome) -> None:
@@ -147,8 +148,15 @@ class StudyFolder:
 
     def add_decision(self, decision: Mapping[str, Any]) -> None:
         """One more line; the very same decision, made again after a crash, is not written twice."""
-        if plain(decision) not in self.decisions():
-            self._decisions.append(decision)
+        self.add_decisions([decision])
+
+    def add_decisions(self, decisions: Iterable[Mapping[str, Any]]) -> None:
+        """The same for many: what is there is read once."""
+        known = {_text(line) for line in self.decisions()}
+        for decision in decisions:
+            if _text(decision) not in known:
+                self._decisions.append(decision)
+        self._decisions.offset()  # on the disk before anything is stopped by them
 
     def decisions(self) -> list[Record]:
         """What the race decided, in order."""
@@ -170,7 +178,7 @@ class StudyFolder:
 
     @classmethod
     def _write(cls, folder: Path, whole: Plan, added: tuple[str, ...] = ()) -> Self:
-        _make(folder)
+        make_folder(folder)
         saved = {
             "format": FORMAT,
             "scalerl": __version__,
@@ -200,15 +208,15 @@ class _Saved:
 def _read(folder: Path) -> _Saved:
     file = folder / STUDY
     try:
-        saved = json.loads(file.read_bytes())
-        if saved["format"] != FORMAT:
-            raise InputError("format of the study", saved["format"], f"{FORMAT} in this version", str(file))
-        config = study_from(saved["config"], str(file))
-        return _Saved(config, str(saved["digest"]), dict(saved["cells"]), str(saved["scalerl"]))
-    except (KeyError, TypeError) as error:
+        saved = dict(json.loads(file.read_bytes()))
+        form, config, digests = saved["format"], saved["config"], dict(saved["cells"])
+        digest, version = str(saved["digest"]), str(saved["scalerl"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _broken(file, error) from None
-    except json.JSONDecodeError as error:
-        raise _broken(file, error) from None
+    if form != FORMAT:
+        raise InputError("format of the study", form, f"{FORMAT} in this version", str(file))
+    check_plain(config, str(file))
+    return _Saved(study_from(config, str(file)), digest, digests, version)
 
 
 def _is_study(folder: Path) -> bool:
@@ -261,14 +269,6 @@ def _refuse_strange(folder: Path) -> None:
     if strange:
         allowed = "a new or empty folder, or that of this study; nothing is overwritten"
         raise InputError("the folder holds other things", min(strange), allowed, str(folder))
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        flush_names(folder.parent)
-    except OSError as error:
-        raise StorageError.of(error, folder) from None
 
 
 def _broken(file: Path, error: Exception) -> InputError:

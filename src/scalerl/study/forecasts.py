@@ -11,14 +11,13 @@ import numpy as np
 from scalerl.curves.results import Estimate
 from scalerl.errors import InputError
 from scalerl.study.folder import StudyFolder
+from scalerl.study.heading import final_draws
 from scalerl.study.rungs import bounds_of, curves_of, every_job, used_share
 from scalerl.study.runner import Runner
 
 
 def forecasts(folder: StudyFolder, runner: Runner) -> dict[str, Estimate]:
     """Cell -> value at its full budget, with the study's level; cells with too few evaluations are not there."""
-    from scalerl.study.race import final_draws
-
     jobs = [job for job in every_job(folder) if used_share(folder, runner, job) > 0]
     readable = []
     for job in jobs:

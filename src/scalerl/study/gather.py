@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -52,6 +53,15 @@ class Gathered:
     @property
     def base(self) -> str:
         return self.folder.plan.base.name
+
+    @cached_property
+    def shares(self) -> dict[str, float]:
+        """Cell -> how much of the budget each of its seeds has used at least; below 1 the cell was stopped."""
+        found: dict[str, float] = {}
+        for job in self.jobs:
+            if job.state in {"finished", "pruned"} and job.share > 0:
+                found[job.cell] = min(job.share, found.get(job.cell, job.share))
+        return found
 
     @property
     def settings(self) -> Settings:

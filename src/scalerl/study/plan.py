@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from scalerl.config import RunConfig, load_run, to_dict
@@ -64,7 +65,15 @@ class Plan:
 
     def jobs_of(self, cell: str) -> tuple[Job, ...]:
         """One for each seed."""
-        return tuple(job for job in self.jobs if job.cell == cell)
+        return tuple(self._by_cell.get(cell, ()))
+
+    @cached_property
+    def _by_cell(self) -> dict[str, list[Job]]:
+        """Sorted once: every cell of thousands is asked for."""
+        found: dict[str, list[Job]] = {}
+        for job in self.jobs:
+            found.setdefault(job.cell, []).append(job)
+        return found
 
 
 def plan(config: StudyConfig) -> Plan:

@@ -18,6 +18,7 @@ from pathlib import Path
 from socket import gethostname
 
 from scalerl.errors import InputError, StorageError
+from scalerl.redaction import without_secrets
 from scalerl.runs.lock import Holder, holder
 
 LOCK, OUTPUT = "lock", "output.txt"
@@ -107,7 +108,7 @@ def end_worker(place: Path, patience_s: float = 10.0) -> None:
 
 
 def last_words(place: Path) -> str | None:
-    """The last line of the output since the last start; None when it said nothing."""
+    """The last line of the output since the last start, which is kept and shown: without keys in it."""
     try:
         with (place / OUTPUT).open("rb") as stream:
             end = stream.seek(0, os.SEEK_END)
@@ -117,7 +118,7 @@ def last_words(place: Path) -> str | None:
         return None
     lines = [" ".join(line.split()) for line in text.rpartition(HEADER)[2].splitlines()]
     said = [line for line in (lines[1:] if HEADER in text else lines) if line]
-    return said[-1][:_LONGEST_LINE] if said else None
+    return without_secrets(said[-1])[:_LONGEST_LINE] if said else None
 
 
 def _take(path: Path) -> int:

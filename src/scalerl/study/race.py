@@ -5,38 +5,26 @@ the rungs. Pure: the same curves give the same decisions, so that a study that w
 knows no folder, no job and no trainer.
 
 A cell is stopped when the chance that its value at its full budget comes within `delta` of the best cell's (or above)
-falls below the threshold. The chance is taken over posterior predictive draws of one joint fit for each cell, to which
-the variation between seeds is added (as seen at the present end of the curves; see `differences`), with the best cell
-chosen anew in every draw. The base is never stopped.
+falls below the threshold. The chance is taken over the draws of `heading`, with the best cell chosen anew in every
+draw. The base is never stopped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from scalerl.curves import fit
-from scalerl.curves.fit import MIN_POINTS
-from scalerl.curves.forecast import value_draws
 from scalerl.curves.scale import Bounds
 from scalerl.errors import InputError
 from scalerl.numbers import number, probability
-from scalerl.series import FloatArray, Series
-from scalerl.study.differences import moderated, sample_variance, usual
+from scalerl.series import FloatArray
+from scalerl.study.heading import ENOUGH_POINTS, Curves, final_draws
 
-ENOUGH_POINTS = 8
-"""A cell with fewer evaluations over all its seeds is not judged: its forecast would be the prior's."""
 SETTLED = 0.8
 """Chance of better, equal or worse than the base from which on a cell counts as decided."""
-LAST_POINTS = 3
-"""Evaluations that say where a seed stands now."""
-_SEED = 5
-
-Curves = Mapping[str, Sequence[Series]]
-"""The seeds of each cell."""
 
 
 @dataclass(frozen=True)
@@ -82,25 +70,6 @@ def undecided(
         return []
     surest = {cell: _surest(draws[cell] - draws[base], delta) for cell in draws if cell != base}
     return [cell for cell in sorted(surest, key=lambda cell: surest[cell]) if surest[cell] < SETTLED]
-
-
-def final_draws(curves: Curves, full: Mapping[str, float], *, bounds: Bounds = (0.0, 1.0)) -> dict[str, FloatArray]:
-    """For each cell with enough evaluations: independent draws of the value it has at its full budget, in the mean over
-    seeds."""
-    known = {cell: [series for series in curves[cell] if len(series)] for cell in sorted(curves)}
-    known = {cell: seeds for cell, seeds in known.items() if sum(map(len, seeds)) >= max(ENOUGH_POINTS, MIN_POINTS)}
-    present = {cell: np.array([one.value[-LAST_POINTS:].mean() for one in seeds]) for cell, seeds in known.items()}
-    pooled = usual(sample_variance(values) for values in present.values())
-    found = {}
-    for index, (cell, seeds) in enumerate(known.items()):
-        # the engine draws every posterior with one random stream: shuffled, those of two cells are independent
-        rng = np.random.default_rng([_SEED, index])
-        values = rng.permutation(value_draws(fit(seeds, bounds=bounds, name=cell), np.array([full[cell]]))[:, 0])
-        variance = moderated(sample_variance(present[cell]), pooled)
-        if variance is not None:
-            values = values + np.sqrt(variance.value / len(seeds)) * rng.standard_t(variance.freedom, values.size)
-        found[cell] = np.clip(values, *(bounds or (-np.inf, np.inf)))
-    return found
 
 
 def _surest(difference: FloatArray, delta: float) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalerl.series import Series
-from scalerl.study.analyse import Curves, Settings, analyse, curves_of
+from scalerl.study.analyse import Curves, Settings, analyse, curves_of, full_of, settings_of
 from scalerl.study.race import judge
 
 _ROOM = 1e-9
@@ -67,14 +67,9 @@ class Race:
 
 def replay_results(results: Mapping[str, Any]) -> Replay:
     """The race on the curves that a results document holds, with the study's own `prune` table."""
-    prune, bounds = results["prune"], results["bounds"]
-    settings = Settings(
-        share=results["share"], level=results["level"], margin=results["margin"],
-        bounds=None if bounds is None else (bounds[0], bounds[1]),
-    )  # fmt: skip
-    full = {cell["name"]: cell["full"] for cell in results["cells"] if cell["full"] is not None}
+    prune = results["prune"]
     race = Race(prune["rungs"], prune["delta"], prune["threshold"])
-    return replay(curves_of(results), results["base"], full, race, settings)
+    return replay(curves_of(results), results["base"], full_of(results), race, settings_of(results))
 
 
 def replay(

@@ -2,7 +2,7 @@
 
 Written when a study has run and whenever it is reported; read by the report, in all its formats. No time, no path and
 no name of a machine is in it; numbers have ten significant digits; what is not known is null. The curves are in it too,
-so that everything can be drawn again from this file alone.
+so that everything can be drawn and fitted again from this file alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from scalerl.curves import Fit
 from scalerl.curves.results import Estimate
 from scalerl.series import Series
-from scalerl.study.analyse import Analysis, analyse
+from scalerl.study.analyse import Analysis, Curves, Settings, analyse, curves_of, full_of, settings_of
 from scalerl.study.downstream import CellDownstream, downstream
 from scalerl.study.extrapolation import Extrapolated, summarise
 from scalerl.study.folder import StudyFolder
@@ -56,18 +56,28 @@ def results_document(gathered: Gathered) -> Document:
         "seeds": list(config.seeds),
         **_axes(gathered),
         **asdict(analysis.settings),
-        "at": analysis.at,
+        **_found(analysis),
         "prune": config.prune.model_dump(mode="json"),
         "jobs": _jobs(gathered),
         "cells": [_cell(cell, gathered, analysis) for cell in gathered.folder.plan.cells],
-        "choices": [asdict(choice) for choice in analysis.choices],
-        "ranking": list(analysis.ranking),
-        "extrapolation": _extrapolation(analysis),
         "stability": _stability(gathered),
-        "downstream": _downstream(gathered),
+        "downstream": _downstream(gathered.downstream, gathered.curves, gathered.full, gathered.settings),
         "decisions": [{key: line[key] for key in _DECISION if key in line} for line in gathered.decisions],
     }
     found: Document = rounded(document)
+    return found
+
+
+def refitted(document: Document) -> Document:
+    """The same curves, analysed by this version. What is no fit stays; a replay of the race is left out."""
+    curves, full, settings = curves_of(document), full_of(document), settings_of(document)
+    analysis = analyse({cell: seeds for cell, seeds in curves.items() if seeds}, document["base"], full, settings)
+    again = document | {
+        **_found(analysis),
+        "cells": [cell | _fitted(cell["name"], curves[cell["name"]], analysis) for cell in document["cells"]],
+        "downstream": _downstream(_sets_of(document), curves, full, settings),
+    }
+    found: Document = rounded({key: value for key, value in again.items() if key != "replay"})
     return found
 
 
@@ -90,7 +100,31 @@ def _stability(gathered: Gathered) -> list[Document]:
     return [asdict(one) for one in sorted(gathered.stability, key=lambda one: (order[one.cell], one.seed))]
 
 
-def _downstream(gathered: Gathered) -> list[Document]:
+def _found(analysis: Analysis) -> Document:
+    """What the analysis says of the study as a whole."""
+    return {
+        "at": analysis.at,
+        "choices": [asdict(choice) for choice in analysis.choices],
+        "ranking": list(analysis.ranking),
+        "extrapolation": _extrapolation(analysis),
+    }
+
+
+def _sets_of(document: Document) -> dict[str, dict[str, dict[int, Series]]]:
+    """Downstream set -> cell -> seed -> curve."""
+    names = {"source": "", "name": "", "compute_name": document["compute_name"], "value_name": document["value_name"]}
+    return {
+        one["name"]: {
+            cell["name"]: {seed["seed"]: Series.from_dict(seed["curve"] | names) for seed in cell["seeds"]}
+            for cell in one["cells"]
+        }
+        for one in document["downstream"]
+    }
+
+
+def _downstream(
+    sets: Mapping[str, Curves], curves: Curves, full: Mapping[str, float], settings: Settings
+) -> list[Document]:
     """Each set; empty for a study without any."""
     return [
         {
@@ -100,7 +134,7 @@ def _downstream(gathered: Gathered) -> list[Document]:
             "reason": one.reason,
             "cells": [_on_set(cell) for cell in one.cells],
         }
-        for one in downstream(gathered.downstream, gathered.curves, gathered.full, gathered.settings)
+        for one in downstream(sets, curves, full, settings)
     ]
 
 
@@ -134,7 +168,6 @@ def _jobs(gathered: Gathered) -> Document:
 
 
 def _cell(cell: Cell, gathered: Gathered, analysis: Analysis) -> Document:
-    fits = analysis.fits.get(cell.name)
     changes = gathered.folder.plan.diffs.get(cell.name, {})
     return {
         "name": cell.name,
@@ -142,20 +175,22 @@ def _cell(cell: Cell, gathered: Gathered, analysis: Analysis) -> Document:
         "changes": {key: list(pair) for key, pair in changes.items()},
         "paper": cell.paper,
         "full": gathered.full.get(cell.name),
-        "share": _least_share(cell.name, gathered),
-        "means": {name: asdict(one) for name, one in analysis.means.get(cell.name, {}).items()},
-        "joint": None if fits is None else _fit(fits.joint),
-        "seeds": [
-            {"seed": seed, "curve": _curve(series), "fit": None if fits is None else _of(fits.seeds.get(seed))}
-            for seed, series in sorted(gathered.curves[cell.name].items())
-        ],
+        "share": gathered.shares.get(cell.name),
+        **_fitted(cell.name, gathered.curves[cell.name], analysis),
     }
 
 
-def _least_share(cell: str, gathered: Gathered) -> float | None:
-    """How much of the budget its seeds have used; below 1 the cell was stopped."""
-    ended = [job for job in gathered.jobs if job.cell == cell and job.state in {"finished", "pruned"}]
-    return min((job.share for job in ended if job.share > 0), default=None)
+def _fitted(name: str, curves: Mapping[int, Series], analysis: Analysis) -> Document:
+    """The curves of a cell and their fits."""
+    fits = analysis.fits.get(name)
+    return {
+        "means": {quantity: asdict(one) for quantity, one in analysis.means.get(name, {}).items()},
+        "joint": None if fits is None else _fit(fits.joint),
+        "seeds": [
+            {"seed": seed, "curve": _curve(series), "fit": None if fits is None else _of(fits.seeds.get(seed))}
+            for seed, series in sorted(curves.items())
+        ],
+    }
 
 
 def _of(fit: Fit | None) -> Document | None:

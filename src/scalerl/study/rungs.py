@@ -60,11 +60,10 @@ def judge_rung(folder: StudyFolder, runner: Runner, share: float) -> list[Record
     curves, full = curves_of(folder, runner, jobs) if missing else ({}, {})
     if base not in curves:
         return list(known.values())
-    for decision in judge(curves, base, full, prune.delta, prune.threshold, bounds=bounds_of(folder)):
-        if decision.cell in missing:
-            known[decision.cell] = {"rung": share, **asdict(decision)}
-            folder.add_decision(known[decision.cell])
-    return list(known.values())
+    judged = judge(curves, base, full, prune.delta, prune.threshold, bounds=bounds_of(folder))
+    made = {one.cell: {"rung": share, **asdict(one)} for one in judged if one.cell in missing}
+    folder.add_decisions(made.values())
+    return [*known.values(), *made.values()]
 
 
 def add_seeds(folder: StudyFolder, runner: Runner) -> list[str]:

@@ -6,6 +6,8 @@ metrics.jsonl, if the run is one of ours, and is None otherwise: unknown, not ze
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,15 +45,15 @@ class Stability:
 
 def stability(cell: str, seed: int, series: Series, run: Path, width: float = 1.0) -> Stability:
     """What one job shows. `width`: the range of the value."""
-    steps = Records(run / layout.METRICS).read() if is_run_directory(run) and (run / layout.METRICS).exists() else []
-    truncation, entropy = _column(steps, "truncation_rate"), _column(steps, "entropy")
+    steps = Records(run / layout.METRICS).stream() if is_run_directory(run) else iter(())
+    truncation, entropy, prompts = _columns(steps, ("truncation_rate", "entropy", "effective_prompts"))
     best, last, collapsed = _levels(series, width)
     return Stability(
         cell, seed, best, last, collapsed,
         truncation_last=_mean(truncation[-LAST_STEPS:]),
         truncation_max=max(_moving(truncation, LAST_STEPS), default=None),
         entropy_last=_mean(entropy[-LAST_STEPS:]),
-        prompts_last=_mean(_column(steps, "effective_prompts")[-LAST_STEPS:]),
+        prompts_last=_mean(prompts[-LAST_STEPS:]),
     )  # fmt: skip
 
 
@@ -64,19 +66,26 @@ def _levels(series: Series, width: float) -> tuple[float | None, float | None, b
     return best, levels[-1], bool(np.all(series.value[-RUN_LENGTH:] < best - FALL * width))
 
 
-def _moving(values: list[float], length: int) -> list[float]:
+def _moving(values: Sequence[float], length: int) -> list[float]:
     """Means of so many in a row; of all of them when there are fewer steps than that, but at least three."""
     length = min(length, len(values))
     if length < RUN_LENGTH:
         return []
-    total = np.cumsum([0.0, *values])
+    total = np.cumsum(np.concatenate([[0.0], values]))
     means: list[float] = ((total[length:] - total[:-length]) / length).tolist()
     return means
 
 
-def _column(steps: list[Record], name: str) -> list[float]:
-    return [float(step[name]) for step in steps if type(step.get(name)) in {int, float}]
+def _columns(steps: Iterable[Record], names: Sequence[str]) -> list[array[float]]:
+    """The numbers under each name, in one pass; nothing else of the steps stays in memory."""
+    columns = [array("d") for _ in names]
+    for step in steps:
+        for name, column in zip(names, columns, strict=True):
+            value = step.get(name)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                column.append(value)
+    return columns
 
 
-def _mean(values: list[float]) -> float | None:
+def _mean(values: Sequence[float]) -> float | None:
     return float(np.mean(values)) if values else None

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from scalerl.runs.lock import Holder, holder
@@ -84,11 +85,19 @@ class StudyStatus:
         return None if work is None else work / max(1, self.counts.get("running", 0))
 
     def of_cell(self, cell: str) -> tuple[JobStatus, ...]:
-        return tuple(job for job in self.jobs if job.cell == cell)
+        return tuple(self._by_cell.get(cell, ()))
 
     @property
     def cells(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(job.cell for job in self.jobs))
+        return tuple(self._by_cell)
+
+    @cached_property
+    def _by_cell(self) -> dict[str, list[JobStatus]]:
+        """Sorted once: every cell of thousands is asked for."""
+        found: dict[str, list[JobStatus]] = {}
+        for job in self.jobs:
+            found.setdefault(job.cell, []).append(job)
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""

@@ -3,9 +3,12 @@
 Called by `analyse`. Ours: the ceiling moves when both ceilings can be quoted (the joint fits identify them) and the
 chance of a difference beyond the margin is .80 or more: before a curve has bent, slow looks like low. If the ceilings
 (means over the seeds) agree within the margin, every seed is refitted with their mean as a fixed ceiling, and the cell
-is faster (or slower) when the chance of a larger exponent, or else of an earlier midpoint, is .975 or more.
-Otherwise no difference is shown, which is not the same as no difference. The intervals are those of `differences`, with
-the variation between seeds. The paper's: joint ceilings within the margin are equal, and then the exponents decide.
+is faster (or slower) when the chance of a larger exponent, or else of an earlier midpoint, is .975 or more. What is
+neither, but has a value beyond the margin (chance .80 or more), is higher (or lower) at equal compute: by ceiling or by
+speed, the curves do not say. That compute is the full budget, or where the shorter side ends: what was measured counts,
+not what is expected of a curve that was stopped. Otherwise no difference is shown, which is not the same as no
+difference. The intervals are those of `differences`, with the variation between seeds. The paper's rule: joint ceilings
+within the margin are equal, and then the exponents decide.
 """
 
 from __future__ import annotations
@@ -25,7 +28,10 @@ BySeed = Mapping[int, Mapping[str, Measured]]
 SPEED_SHARE = 0.975
 """Chance that makes a verdict of faster or slower. Two questions (exponent, midpoint) with two sides each are asked of
 every cell, so that where nothing differs at most one cell in ten is called so."""
-Verdict = Literal["raises the ceiling", "lowers the ceiling", "faster", "slower", "no difference shown"]
+Verdict = Literal[
+    "raises the ceiling", "lowers the ceiling", "faster", "slower", "higher at equal compute", "lower at equal compute",
+    "no difference shown",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -93,8 +99,16 @@ def choices(base: CellFits, cells: Mapping[str, CellFits], pairs: Mapping[str, P
     refitted = {name: (_refitted(base, at, terms), _refitted(cells[name], at, terms)) for name, at in close.items()}
     at_common = _differences(refitted, ("exponent", "log_midpoint"))
     common = {name: Common(close[name], found["exponent"], found["log_midpoint"]) for name, found in at_common.items()}
+    equal = _differences({name: _at_equal_compute(base, one, terms.at) for name, one in cells.items()}, ("value",))
     settled = {name: base.joint.identified and one.joint.identified for name, one in cells.items()}
-    return [_choice(pairs[name], free[name], common.get(name), terms, settled=settled[name]) for name in cells]
+    found = {name: free[name] | {"equal": equal[name]["value"]} for name in cells}
+    return [_choice(pairs[name], found[name], common.get(name), terms, settled=settled[name]) for name in cells]
+
+
+def _at_equal_compute(base: CellFits, cell: CellFits, full: float) -> tuple[BySeed, BySeed]:
+    """Both sides as far as both were measured."""
+    at = min(full, base.last_compute, cell.last_compute)
+    return base.measured(at), cell.measured(at)
 
 
 def _mean_ceiling(known: BySeed) -> float:
@@ -126,11 +140,17 @@ def _pick(side: BySeed, quantity: str) -> Seeds:
 def _choice(
     pair: Pair, free: Mapping[str, Difference], common: Common | None, terms: Terms, *, settled: bool
 ) -> Choice:
+    """`free`: the differences of every quantity, and "equal": of the value at equal compute."""
     ceiling = free["ceiling"]
     higher, lower = ceiling.chance_above(terms.margin), 1 - ceiling.chance_above(-terms.margin)
     faster = None if common is None else common.exponent.chance_above(0.0)
     earlier = None if common is None else 1 - common.log_midpoint.chance_above(0.0)
-    verdict = _verdict((higher, lower) if settled else (0.0, 0.0), faster, earlier)
+    verdict = (
+        (_by_ceiling(higher, lower) if settled else None)
+        or _by_speed(faster, earlier)
+        or _by_value(free["equal"], terms.margin)
+        or "no difference shown"
+    )
     return Choice(
         cell=pair.challenger,
         ceiling=ceiling.estimate(terms.level),
@@ -155,17 +175,26 @@ def _choice(
     )
 
 
-def _verdict(ceiling: tuple[float, float], faster: float | None, earlier: float | None) -> Verdict:
-    """`ceiling`: chances that it is higher and lower, zero when that cannot be told."""
-    higher, lower = ceiling
-    if max(higher, lower) >= CEILING_SHARE:
-        return "raises the ceiling" if higher > lower else "lowers the ceiling"
+def _by_ceiling(higher: float, lower: float) -> Verdict | None:
+    if max(higher, lower) < CEILING_SHARE:
+        return None
+    return "raises the ceiling" if higher > lower else "lowers the ceiling"
+
+
+def _by_speed(faster: float | None, earlier: float | None) -> Verdict | None:
     if faster is None or earlier is None or _contradict(faster, earlier):
-        return "no difference shown"
+        return None
     for chance in (faster, earlier):
         if _sure(chance):
             return "faster" if chance > 0.5 else "slower"
-    return "no difference shown"
+    return None
+
+
+def _by_value(value: Difference, margin: float) -> Verdict | None:
+    higher, lower = value.chance_above(margin), 1 - value.chance_above(-margin)
+    if max(higher, lower) < CEILING_SHARE:
+        return None
+    return "higher at equal compute" if higher > lower else "lower at equal compute"
 
 
 def _sure(chance: float) -> bool:
