@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from tests.report.runs import begin, evaluate, table
 
+from scalerl.runs.events import Event
+
 from .conftest import Open, Opened
 from .pages import EVIL
 
@@ -76,6 +78,19 @@ def assert_quiet(opened: Opened) -> None:
     assert [line for line in opened.console if "ERR_" not in line] == []
 
 
+def test_an_alarm_is_on_the_page_as_text(tmp_path: Path, stay: Callable[[str], Opened]) -> None:
+    runs = [begin(tmp_path / name, range(0, 400, 20)) for name in ("a", "b")]
+    words = f"alarm truncation at step 380: {EVIL}"
+    runs[0].events.append(Event.now(380, "alarm", words, alarm="truncation").to_line())
+    with watching(tmp_path, "--port", 0) as url:
+        opened = stay(url)
+        wait_until(lambda: f"a: {words}." in opened.text("#answer"))
+        wait_until(lambda: opened.page.evaluate("document.querySelectorAll('#runs .badge.alarm').length") == 1)
+        wait_until(lambda: "What happened" in opened.text("#run-detail"))
+        assert words in opened.text("#run-detail")
+        assert_quiet(opened)
+
+
 def test_a_point_appended_is_seen_within_two_seconds(tmp_path: Path, stay: Callable[[str], Opened]) -> None:
     run = begin(tmp_path / "run", range(0, 400, 20))
     with watching(tmp_path / "run", "--port", 0) as url:
@@ -97,6 +112,7 @@ def test_the_readers_choices_survive_a_new_point(tmp_path: Path, stay: Callable[
         opened = stay(url)
         wait_until(lambda: is_fitted(opened))
         opened.page.check("input[value=tokens]", force=True)
+        wait_until(lambda: "tokens" in opened.text("#budget-amount"))  # this unit's fit comes after the first one's
         opened.page.focus("#budget")
         for _ in range(30):
             opened.page.keyboard.press("ArrowLeft")

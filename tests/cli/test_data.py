@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,7 +17,7 @@ import pytest
 
 from scalerl.cli import data_options
 from scalerl.policy.tiny import TinyLlama, build_policy
-from scalerl.tasks import PRINTABLE_CHARACTERS, files
+from scalerl.tasks import PRINTABLE_CHARACTERS, SPLITS, build_task, files
 from scalerl.tasks.data.layouts import LAYOUTS
 from scalerl.verify import KINDS
 
@@ -149,7 +150,8 @@ def test_everything_that_is_wrong_is_said_at_once(run: Run, tmp_path: Path) -> N
 
 
 WRONG = {
-    "no file": (["nowhere.jsonl"], ["nowhere.jsonl: no such file"]),
+    "no file": (["nowhere.jsonl"], ["nowhere.jsonl: no such file; allowed: JSONL or Parquet or Arrow"]),
+    "nothing": (["nothing.jsonl"], ["nothing.jsonl: the file is empty; allowed: JSONL or Parquet or Arrow"]),
     "unknown columns": (["strange.jsonl"], ["no known layout", "prompt_key and answer_key with two of text, label"]),
     "not these columns": (["gsm8k.jsonl", "--layout", "math"], ["no column of layout math for prompt_key"]),
     "layout": (["gsm8k.jsonl", "--layout", "gsm9k"], ["gsm9k", "gsm8k"]),
@@ -166,6 +168,7 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_one_line_for_what_cannot_be_read(case: str, run: Run, tmp_path: Path) -> None:
     write(tmp_path / "strange.jsonl", [{"text": "t", "label": 1}])
+    (tmp_path / "nothing.jsonl").touch()
     (tmp_path / "table.csv").write_text("prompt,answer\np,a\n")
     arguments, parts = WRONG[case]
     ran = run("data", "inspect", *arguments)
@@ -185,6 +188,63 @@ def test_keys_of_any_file(run: Run, tmp_path: Path) -> None:
     page = run("data", "inspect", "own.jsonl", *options).out
     assert 'task.prompt_key = "ask.text"' in page
     assert 'task.answer_key = "say.0"' in page
+
+
+NEEDED: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
+    "a layout with columns of its own": (
+        [{"ask": f"What is {i}?", "say": f"#### {i}"} for i in range(40)],
+        ["--layout", "gsm8k", "--prompt-key", "ask", "--answer-key", "say"],
+    ),
+    "the second of a layout's columns": (
+        [{"prompt": f"p{i}", "answer": "none", "solution": f"{i}"} for i in range(40)],
+        ["--layout", "trl", "--answer-key", "solution", "--verifier", "number"],
+    ),
+    "an empty answer": ([{"problem": f"p{i}", "answer": "1" * (i > 0)} for i in range(40)], ["--verifier", "number"]),
+    "two answers": ([{"prompt": f"p{i % 39}", "answer": str(i)} for i in range(40)], []),
+}
+
+
+@pytest.mark.parametrize("case", NEEDED)
+def test_the_lines_for_a_config_are_all_that_a_task_needs(case: str, run: Run, tmp_path: Path) -> None:
+    rows, options = NEEDED[case]
+    write(tmp_path / "own.jsonl", rows)
+    page = run("data", "inspect", "own.jsonl", *options).out
+    lines = [line.strip() for line in page.splitlines() if line.startswith("    task.")]
+    task = build_task(tomllib.loads("\n".join(lines))["task"])
+    found = run("data", "inspect", "own.jsonl", *options, "--json").document
+    sizes = {split: task.problems(split).size for split in SPLITS}
+    assert sizes == {split: found["split"][split] for split in SPLITS}
+
+
+def test_a_path_is_never_broken(run: Run, tmp_path: Path) -> None:
+    name = f'{"long" * 30} "quoted".jsonl'
+    write(tmp_path / name, rows_of("gsm8k"))
+    (line,) = (line for line in run("data", "inspect", name).out.splitlines() if "task.path" in line)
+    assert tomllib.loads(line)["task"]["path"] == name
+
+
+def test_nothing_to_train_on(run: Run, tmp_path: Path) -> None:
+    write(tmp_path / "empty.jsonl", [{"problem": "p", "answer": ""}] * 3)
+    page = run("data", "inspect", "empty.jsonl")
+    assert page.code == 0
+    assert "There is nothing to train on: no row can be used." in page.out
+    assert "task.path" not in page.out
+    write(tmp_path / "one.jsonl", [{"problem": "p", "answer": "1"}])
+    assert "A task needs problems on both sides of the split" in run("data", "inspect", "one.jsonl").out
+
+
+def test_evaluation_files_with_the_datasets_own_column(run: Run, tmp_path: Path) -> None:
+    rows = [{"ask": f"What is {i}?", "say": i} for i in range(5)]
+    write(tmp_path / "own.jsonl", rows)
+    write(tmp_path / "set.jsonl", [rows[3], {"ask": 7}, {"say": 8}])
+    options = ["own.jsonl", "--prompt-key", "ask", "--answer-key", "say", "--against", "set.jsonl"]
+    (found,) = run("data", "inspect", *options, "--json").document["against"]
+    assert (found["problems"], found["same"], found["rows"], found["unreadable"]) == (1, 1, [4], 2)
+    assert "and so not compared: 2 rows" in run("data", "inspect", *options).out
+    write(tmp_path / "set.jsonl", [{"ask": 7}])
+    ran = run("data", "inspect", *options)
+    assert ran.code == 2
+    assert "set.jsonl: no prompt to compare with (the first row: the prompt in 'ask' is not a text): got '7'" in ran.err
 
 
 def test_tokens_in_the_place_of_words(run: Run, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ def test_the_file_and_the_table(run: Run, trainer: str) -> None:
     assert ran.code == 0, ran.err
     assert "Config: new/a.yaml" in ran.out
     assert "missing" in ran.out
+    assert "\u2026" not in ran.out  # no field is cut off
     text = Path("new/a.yaml").read_text()
     assert "# Not expressible:\n#   - curriculum = no_positive" in text
     printed = run("export-config", trainer, "--recipe", "scalerl", "--scale", "paper_8b")

@@ -21,6 +21,7 @@ from scalerl.compute import Ledger, Usage
 from scalerl.config import RunConfig, load_run
 from scalerl.pipeline.types import EvalPoint, StepRecord
 from scalerl.policy import Progress
+from scalerl.runs.events import Event
 
 VALUES = {
     "truncation_rate": 0.021, "age_mean": 3.25, "age_max": 8, "effective_rollouts": 180,
@@ -130,7 +131,34 @@ def test_the_forecast_is_for_the_end_of_the_budget_and_waits_for_enough_points()
     assert forecast.compute == pytest.approx(5e11)
     assert forecast.low is not None
     assert forecast.high is not None
-    assert forecast.low < 0.28 + 0.6 / (1 + (95 / 500) ** 1.1) < forecast.high
+    assert forecast.low < forecast.value < forecast.high
+    assert forecast.value == pytest.approx(0.28 + 0.6 / (1 + (95 / 500) ** 1.1), abs=0.03)
+
+
+ALARM = Event(40, "alarm", "alarm truncation at step 40: 13 % of the rollouts of the last 5 steps were cut off")
+
+
+@pytest.mark.parametrize("kind", [LiveView, PlainLines])
+def test_an_alarm_is_said_at_once_and_stays_on_the_screen(kind: type[View]) -> None:
+    film = Film(kind)
+    _begin(film)
+    film.play(range(1, 41))
+    film.view.noticed(Event(40, "resumed", "the run goes on at step 40"))
+    film.view.noticed(ALARM)
+    assert [line for line in film.lines if line.startswith("note: ")] == [f"note: {ALARM.message}"]
+    if kind is LiveView:
+        assert ALARM.message[:60] in film.drawn()
+    assert film.view.failure is None
+
+
+def test_a_run_that_was_rolled_back_begins_its_pace_again() -> None:
+    film = Film(LiveView)
+    _begin(film)
+    film.play(range(1, 41))
+    film.view.started(20, _ledger(20), [_point(0), _point(20)])
+    assert film.view.state.left_s is None
+    film.view.stopped("guard", 21, _ledger(21))
+    assert "stopped by a guard" in film.drawn()
 
 
 @pytest.mark.parametrize(

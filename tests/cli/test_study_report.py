@@ -50,6 +50,37 @@ def test_a_published_results_file_is_enough(study: Path, tmp_path: Path, capsys:
     assert "would have saved" in text
 
 
+def test_a_published_file_is_fitted_again_on_demand(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As after an update of scalerl: what the old version found is replaced, its curves stay."""
+    found = json.loads((study / "results.json").read_text())
+    old = json.loads((study / "results.json").read_text())
+    old["choices"][0]["verdict"] = "faster"
+    old["cells"][1]["joint"]["ceiling"]["value"] = old["extrapolation"]["rows"][0]["low"] = 0.123
+    copy = tmp_path / "old.json"
+    copy.write_text(json.dumps(old))
+
+    assert main(["study", "report", str(copy), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == old
+    assert main(["study", "report", str(copy), "--refit", "--format", "json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+
+    assert again["choices"][0]["verdict"] == "lowers the ceiling"
+    assert again["jobs"] == found["jobs"]
+    for key in ("cells", "extrapolation", "choices"):
+        assert _flat(again[key]) == pytest.approx(_flat(found[key]), rel=1e-6, abs=1e-9)
+
+
+def _flat(value: object) -> list[float]:
+    """Every number in a document."""
+    if isinstance(value, dict):
+        return [number for key in sorted(value) for number in _flat(value[key])]
+    if isinstance(value, list):
+        return [number for item in value for number in _flat(item)]
+    return [float(value)] if isinstance(value, int | float) else []
+
+
 def test_a_picture_is_written(study: Path, tmp_path: Path) -> None:
     assert main(["study", "report", str(study), "-o", str(tmp_path / "study.png")]) == 0
 

@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 from tests.study.stand_in import TRAINER
 
-from scalerl.cli import main
+from scalerl.cli import main, study_run
+from scalerl.cli.output import Outcome
 from scalerl.cli.study_view import StudyView
 from scalerl.curves.results import Estimate
 from scalerl.runs.lock import holder
+from scalerl.study.folder import StudyFolder
 
 from .conftest import Run
 from .tiny import TINY
@@ -44,6 +46,20 @@ def study(run: Run) -> str:
 def _write(mode: str, other: str) -> None:
     Path("trainer.py").write_text(TRAINER)
     Path("study.toml").write_text(STUDY.format(mode=mode, other=other, python=sys.executable))
+
+
+def test_the_same_command_goes_on_in_a_folder_called_like_the_study(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Path] = []
+
+    def noted(folder: StudyFolder, *_: object) -> Outcome:
+        ran.append(folder.path)
+        return Outcome("")
+
+    monkeypatch.setattr(study_run, "_run", noted)
+    for words in (["--out", "batch"], ["--out", "batch"], []):
+        done = run("study", "run", "batch", *words)
+        assert done.code == 0, done.err
+    assert ran == [Path("batch")] * 3
 
 
 def test_a_study_from_beginning_to_end(run: Run, study: str) -> None:

@@ -58,6 +58,7 @@ OPTIONS = {
     "budget twice": (["--budget", "5", "--set", "scale.budget.amount=6"], ["scale.budget.amount is given twice"]),
     "launcher": (["--launcher", "slurm"], ["--launcher", "slurm", "inline", "local", "ray"]),
     "option": (["--steps", "5"], ["--steps"]),
+    "device": (["--set", "scale.launcher.device=gpu"], ["scale.launcher.device", "gpu", "cpu", "cuda"]),
 }
 
 
@@ -184,7 +185,7 @@ def test_a_full_disk_stops_the_run_and_keeps_the_last_checkpoint(run: Run, monke
     """The disk fills up while the checkpoint of step 4 is written."""
     from scalerl import folder
 
-    flush = folder._flush
+    flush = folder._flush_all
 
     def full(file: Path) -> None:
         if "step-000004" in str(file):
@@ -192,7 +193,7 @@ def test_a_full_disk_stops_the_run_and_keeps_the_last_checkpoint(run: Run, monke
         flush(file)
 
     with monkeypatch.context() as patched:
-        patched.setattr(folder, "_flush", full)
+        patched.setattr(folder, "_flush_all", full)
         ran = run("train", *tiny_options(), "--budget", 4, "--out", "one")
     assert ran.code == 1
     assert ran.err.splitlines()[-1].startswith("scalerl: error: ")

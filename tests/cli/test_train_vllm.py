@@ -85,3 +85,13 @@ def test_a_policy_that_vllm_cannot_load(run: Run, vllm_processes: Callable[[], s
     assert "Traceback" not in ran.err
     assert not vllm_processes()
     assert set(multiprocessing.active_children()) == children
+
+
+@pytest.mark.vllm
+def test_a_run_goes_on_from_a_checkpoint_that_vllm_loads(run: Run) -> None:
+    """What is saved beside the policy must not look like a part of it."""
+    first = run("train", *tiny_options(MODEL % 2), *VLLM)
+    assert first.code == 0, first.err
+    again = run("train", "--out", "new", "--resume", "--budget", "3")
+    assert again.code == 0, again.err
+    assert json.loads(Path("new/stopped.json").read_text())["step"] == 3

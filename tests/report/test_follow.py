@@ -16,12 +16,14 @@ import pytest
 from scalerl.curves import fit
 from scalerl.errors import InputError
 from scalerl.readers import read_curves
+from scalerl.report import beside
 from scalerl.report import follow as module
 from scalerl.report.board import Board
 from scalerl.report.follow import GONE, Follower
 from scalerl.report.followed import Followed, Ways
 from scalerl.report.own_run import other_units
 from scalerl.report.targets import Targets, ends_in_a_line
+from scalerl.runs.events import Event
 
 from .runs import begin, evaluate, pass_rate, table
 
@@ -94,6 +96,18 @@ def test_a_run_of_ours_in_every_unit(tmp_path: Path) -> None:
     assert run["units"][0]["history"][-1]["budget"] == pytest.approx(2e12, rel=0.01)  # the end of its own budget
 
 
+def test_an_alarm_is_shown(tmp_path: Path) -> None:
+    run = begin(tmp_path / "run", range(0, 400, 20))
+    eyes = Eyes(tmp_path / "run")
+    assert eyes.look()[0]["events"] == []
+    event = Event.now(380, "alarm", "alarm ratio at step 380", alarm="ratio")
+    run.events.append(event.to_line())
+    evaluate(run, 400)
+    assert [one for message in eyes.messages(lambda: None) for one in message["runs"] if "events" in one] != []
+    (found,) = eyes.shown[0]["events"]
+    assert (found["step"], found["name"], found["message"]) == (380, "alarm", "alarm ratio at step 380")
+
+
 def test_a_point_is_shown_before_it_is_fitted(tmp_path: Path) -> None:
     run = begin(tmp_path / "run", range(0, 400, 20))
     eyes = Eyes(tmp_path / "run")
@@ -108,7 +122,7 @@ def test_a_point_is_shown_before_it_is_fitted(tmp_path: Path) -> None:
 
 def test_steps_without_an_evaluation_move_the_panels_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PANELS_S", 0.0)
-    monkeypatch.setattr(module, "BACK_OFF", 0.0)
+    monkeypatch.setattr(beside, "BACK_OFF", 0.0)
     run = begin(tmp_path / "run", range(0, 400, 20))
     eyes = Eyes(tmp_path / "run")
     (before,) = eyes.look()
@@ -121,12 +135,68 @@ def test_steps_without_an_evaluation_move_the_panels_only(tmp_path: Path, monkey
     assert all(eyes.follower.runs[0].fits[key] is fit for key, fit in fits.items())
 
 
+def test_steps_without_an_evaluation_do_not_have_the_curve_read_again(tmp_path: Path) -> None:
+    reads = []
+
+    def read(path: str) -> Any:
+        reads.append(path)
+        return read_curves([path])
+
+    run = begin(tmp_path / "run", range(0, 400, 20))
+    eyes = Eyes(tmp_path / "run", ways=replace(WAYS, read=read))
+    eyes.look()
+    run.metrics.append({"step": 381, "entropy": 0.5, "wall_s": 1.0, "ledger": run.metrics.read()[-1]["ledger"]})
+    eyes.look()
+    assert len(reads) == 1
+    evaluate(run, 400)
+    assert count(eyes.look()[0]) == 20
+    assert len(reads) == 2
+
+
+def test_long_metrics_are_read_piece_by_piece_after_the_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run with millions of steps holds up neither its own curve nor other runs."""
+    monkeypatch.setattr(beside, "PIECE_BYTES", 1000)
+    begin(tmp_path / "long", range(0, 4000, 20))
+    begin(tmp_path / "short", range(0, 40, 20))
+    eyes = Eyes(tmp_path)
+    while not eyes.follower.settled:
+        eyes.follower.step()
+    long, _ = eyes.shown
+    assert long["units"][0]["fit"]["points"] == 199
+    assert [panel["lines"][0]["x"][-1] < 100 for panel in long["panels"]] == [True]
+    long, short = eyes.look()
+    assert long["panels"][0]["lines"][0]["x"][-1] == 3980
+    assert short["panels"][0]["lines"][0]["x"][-1] == 20
+
+
+def test_broken_metrics_end_where_they_are_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beside, "PIECE_BYTES", 1000)
+    run = begin(tmp_path / "run", range(0, 400, 20))
+    lines = run.metrics.path.read_text().splitlines(keepends=True)
+    run.metrics.path.write_text("".join([*lines[:12], "nonsense\n", *lines[12:]]))
+    (shown,) = Eyes(tmp_path / "run").look()
+    assert 0 < shown["panels"][0]["lines"][0]["x"][-1] < 240
+    assert shown["units"][0]["fit"]["points"] == 19
+
+
+def test_the_past_of_many_runs_is_made_in_the_default_unit_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FEW", 1)
+    begin(tmp_path / "one", range(0, 240, 20))
+    begin(tmp_path / "two", range(0, 240, 20), 0.6)
+    for run in Eyes(tmp_path).look():
+        default, *others = [len(unit["history"]) for unit in run["units"]]
+        assert default > 3
+        assert others == [1, 1, 1]  # only what was forecast since watching began
+
+
 def test_the_end_of_a_run_is_noticed(tmp_path: Path) -> None:
     run = begin(tmp_path / "run", range(0, 400, 20))
     eyes = Eyes(tmp_path / "run")
     eyes.look()
     run.finish("budget", 380)
-    eyes.follower._known[str(tmp_path / "run")].own_not_before = 0.0
+    eyes.follower._known[str(tmp_path / "run")].beside.not_before = 0.0
     assert eyes.look()[0]["state"] == "finished"
 
 

@@ -169,6 +169,17 @@ def test_a_run_that_comes_back_is_sent_whole() -> None:
     assert heard(board, seen) == [{**RUN, "units": [UNIT]}]
 
 
+def test_whoever_asks_at_the_same_time_gets_one_document() -> None:
+    board = Board({"schema": 1})
+    board.put(RUN)
+    first = board.whole(packed=False)
+    assert board.whole(packed=False) is first
+    assert board.whole(packed=True) is board.whole(packed=True)
+    assert gzip.decompress(board.whole(packed=True)) == first == board.document()
+    board.put({**RUN, "name": "other"})
+    assert json.loads(board.whole(packed=False))["runs"][0]["name"] == "other"
+
+
 def test_many_runs_mean_fewer_messages() -> None:
     board = Board({})
     assert board.pause_s == 0.0

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from tests.study.simulated import curves_of_study, folder_of
 
+from scalerl.curves.results import Estimate
+from scalerl.report.study_downstream import labelled
 from scalerl.report.study_figures import study_figure, write_study_figure
 from scalerl.report.study_markdown import study_markdown
 from scalerl.report.study_page import study_page
@@ -59,6 +61,20 @@ def test_the_answer_comes_first(results: dict[str, Any]) -> None:
         places = [text.index(words) for words in ANSWERS]
         assert places == sorted(places)
         assert places[-1] < text.index("Curves" if "<html" in text else "## Choices")
+
+
+def test_a_value_that_differs_while_the_ceiling_is_open_is_said(results: dict[str, Any]) -> None:
+    verdicts = {"better": "higher at equal compute", "worse": "lower at equal compute"}
+    choices = [one | {"verdict": verdicts.get(one["cell"], one["verdict"])} for one in results["choices"]]
+    changed = results | {"choices": choices}
+
+    assert findings(changed)[0] == "No choice is shown to move the ceiling."
+    assert findings(changed)[2] == (
+        "At equal compute the value is higher with better; lower with worse; by ceiling or by speed is not shown."
+    )
+    page = study_page(changed)
+    assert '<span class="verdict" data-kind="raises">higher at equal compute</span>' in page
+    assert '<span class="verdict" data-kind="lowers">lower at equal compute</span>' in page
 
 
 @pytest.mark.parametrize(
@@ -147,3 +163,15 @@ def test_markdown_tables_have_as_many_cells_as_heads(results: dict[str, Any]) ->
     for head in heads:
         for row in takewhile(lambda line: line.startswith("|"), lines[head:]):
             assert row.replace("\\|", "").count("|") == lines[head].count("|")
+
+
+def test_names_beside_points_do_not_cover_each_other() -> None:
+    def end(cell: str, x: float, y: float) -> tuple[str, Estimate, Estimate]:
+        return cell, Estimate(x), Estimate(y)
+
+    crowd = [end("a", 0.70, 0.90), end("b", 0.701, 0.901), end("c", 0.702, 0.902), end("far", 0.5, 0.4)]
+    names = labelled(crowd)
+    assert "far" in names
+    assert len(names & {"a", "b", "c"}) == 1
+    assert labelled([end("one", 0.5, 0.5)]) == {"one"}
+    assert labelled([]) == set()

@@ -5,8 +5,8 @@ Called by the `scalerl` entry point and by `python -m scalerl`. A command comput
 take minutes show their progress on stderr before.
 
 Exit codes: 0 done, 1 the output could not be written (a full disk), 2 bad input, 130 interrupted, 141 the reader of
-our output went away. `scalerl decide --exit-code`, `scalerl watch --until-decided` and `scalerl study run` add their
-own (see `decide.py`, `study_run.py`). What a command does is not known here.
+our output went away. `scalerl decide --exit-code`, `scalerl watch --until-decided`, `scalerl study run` and `scalerl
+runs verify` add their own (see `decide.py`, `study_run.py`, `runs.py`). What a command does is not known here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from io import TextIOWrapper
 from typing import TextIO
 
 from scalerl.errors import ScaleRLError, StorageError
+from scalerl.redaction import without_secrets
 
 BAD_OUTPUT, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 
@@ -67,8 +68,8 @@ def _refuse(message: str, code: int = BAD_INPUT) -> int:
 
 
 def _one_line(text: str) -> str:
-    """One printable line, whatever a file name or a cell of a table holds."""
-    return "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
+    """One printable line, whatever a file name or a cell of a table holds, and without keys that were in it."""
+    return "".join(char if char.isprintable() else "?" for char in " ".join(without_secrets(text).split()))
 
 
 def _write(stream: TextIO | None, text: str) -> None:

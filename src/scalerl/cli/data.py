@@ -9,6 +9,7 @@ import typer
 
 from scalerl.cli import data_options as data
 from scalerl.cli import options
+from scalerl.cli.group import command_group
 from scalerl.cli.output import Outcome, text_of, to_json
 
 PURPOSE = "Look at a dataset before training on it: sizes, lengths, duplicates, leaks, answers nobody could give."
@@ -16,16 +17,7 @@ PURPOSE = "Look at a dataset before training on it: sizes, lengths, duplicates, 
 
 def build_data() -> typer.Typer:
     """The group of commands, for the application."""
-    app = typer.Typer(help=PURPOSE, no_args_is_help=False)
-    app.callback(invoke_without_command=True)(_group)
-    app.command("inspect")(inspect)
-    return app
-
-
-def _group(context: typer.Context) -> None:
-    """Help when no command is given."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+    return command_group(PURPOSE, {"inspect": inspect})
 
 
 def inspect(

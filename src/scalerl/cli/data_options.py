@@ -37,7 +37,8 @@ Against = Annotated[
     list[str] | None,
     typer.Option(
         "--against", metavar="FILE", rich_help_panel=CHECK,
-        help="An evaluation set that must not be in the data; repeatable. Any of the forms of FILE.",
+        help="An evaluation set that must not be in the data; repeatable. Any of the forms of FILE; its prompts are in "
+        "--prompt-key, prompt, problem or question.",
     ),
 ]  # fmt: skip
 Ngram = Annotated[

@@ -6,6 +6,7 @@ texts, so they enter as `Text`, never as markup, and on one line.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scalerl import numbers
+from scalerl.cli.output import unbroken
 from scalerl.report.plain import Printable
 
 Document = dict[str, Any]
@@ -30,8 +32,9 @@ def data_page(document: Document) -> RenderableType:
     parts += _repeated(document)
     for one in document["against"]:
         parts += _against(one, document)
-    parts += _answers(document)
-    parts += [_samples(document), _how_to_train(document)]
+    if document["usable"]:
+        parts += [*_answers(document), _samples(document)]
+    parts += [_how_to_train(document)]
     return Printable(Group(*(piece for part in parts for piece in (part, Text("")))))
 
 
@@ -147,6 +150,8 @@ def _met(one: Document, unit: str, bad: int) -> Iterator[str]:
 
 def _compared(one: Document, ngram: int) -> Iterator[str]:
     """What the comparison could not see."""
+    if one["unreadable"]:
+        yield f"Without a prompt that can be read, and so not compared: {_rows(one['unreadable'])}."
     if one["short"]:
         yield f"Shorter than {ngram} words, and so compared whole: {one['short']:,} of its problems."
     if one["common_ngrams"]:
@@ -180,13 +185,22 @@ def _samples(document: Document) -> RenderableType:
     return Group(Text("Some problems", style="bold"), table)
 
 
-def _how_to_train(document: Document) -> Text:
-    lines = ['kind = "file"', f'path = "{document["file"]}"', f'layout = "{document["layout"]}"']
-    if document["layout"] == "plain":
-        lines += [f'{key} = "{document[key]}"' for key in ("prompt_key", "answer_key")]
-    lines += [f'verifier = "{document["verifier"]}"']
+def _how_to_train(document: Document) -> RenderableType:
+    """Lines that a task takes; a string of JSON is one of TOML, and so is true."""
+    if not document["usable"]:
+        return Text("There is nothing to train on: no row can be used.", style="bold red")
+    task = {"kind": "file", "path": document["file"], **document["task"]}
+    lines = [f"    task.{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in task.items()]
     text = Text("To train on it, in the file of a scale:", style="bold")
-    return text.append("".join(f"\n    task.{line}" for line in lines), style="not bold")
+    return Group(text, *map(unbroken, lines), *_one_sided(document))
+
+
+def _one_sided(document: Document) -> Iterator[Text]:
+    if document["complete"] and not all(document["split"][side] for side in ("train", "held_out")):
+        words = (
+            "A task needs problems on both sides of the split: another task.held_out_share, or a task.held_out_path."
+        )
+        yield Text(words, style="yellow")
 
 
 def _rows(count: int) -> str:

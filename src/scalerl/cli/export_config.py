@@ -66,7 +66,9 @@ def _parts(exported: Exported, path: Path) -> list[RenderableType]:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("axis", "recipe", f"{exported.target} {exported.version}", "", "what is different", box=None)
+    table = Table(box=None)
+    for title in ("axis", "recipe", f"{exported.target} {exported.version}", "", "what is different"):
+        table.add_column(title, overflow="fold")  # the names of fields are long, and half of one is none
     for axis in exported.axes:
         fidelity = Text(axis.fidelity, _COLOURS[axis.fidelity])
         table.add_row(axis.name, axis.ours, axis.theirs or "-", fidelity, axis.reason)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from scalerl.config import RunConfig
     from scalerl.pipeline.types import EvalPoint, StepRecord, StopReason
     from scalerl.policy import Progress
+    from scalerl.runs.events import Event
 
 Clock = Callable[[], float]
 
@@ -79,6 +80,12 @@ class View:
     def saved(self, step: int, folder: Path) -> None:
         with self._safely():
             self.state.saved = (step, folder)
+
+    def noticed(self, event: Event) -> None:
+        with self._safely():
+            self.state.noticed(event)
+        if event.name != "resumed":  # the first line says that
+            self.notice(event.message)
 
     def stopped(self, reason: StopReason, step: int, ledger: Ledger) -> None:
         with self._safely():

@@ -5,12 +5,14 @@ Called by the typer application; the work is `policy.catalogue`.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from scalerl.cli import options
+from scalerl.cli.group import command_group
 from scalerl.cli.output import Document, Outcome, text_of, to_json
 from scalerl.errors import InputError
 
@@ -27,17 +29,7 @@ From = Annotated[
 
 def build_models() -> typer.Typer:
     """The group of commands, for the application."""
-    app = typer.Typer(help=PURPOSE, no_args_is_help=False)
-    app.callback(invoke_without_command=True)(_group)
-    app.command("list")(list_)
-    app.command("get")(get)
-    return app
-
-
-def _group(context: typer.Context) -> None:
-    """Help when no command is given."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+    return command_group(PURPOSE, {"list": list_, "get": get})
 
 
 def list_(json: options.Json = False) -> Outcome:
@@ -78,10 +70,7 @@ def _document(folder: Path) -> Document:
     for file in folder.glob("*.safetensors"):
         with safe_open(file, "pt") as tensors:
             for key in tensors.keys():  # noqa: SIM118  # no mapping
-                size = 1
-                for side in tensors.get_slice(key).get_shape():
-                    size *= side
-                parameters += size
+                parameters += math.prod(tensors.get_slice(key).get_shape())
     return {
         "folder": str(folder),
         "parameters": parameters,

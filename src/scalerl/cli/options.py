@@ -356,8 +356,11 @@ Host = Annotated[
 Port = Annotated[str, typer.Option("--port", metavar="N", rich_help_panel=WATCH, help="0 takes any free one.")]
 Token = Annotated[
     str | None,
-    typer.Option("--token", metavar="T", rich_help_panel=WATCH, help="What a browser must know to see the page."),
-]
+    typer.Option(
+        "--token", metavar="T", rich_help_panel=WATCH, envvar="SCALERL_TOKEN",
+        help="What a browser must know to see the page. Others on this machine see options, not the environment.",
+    ),
+]  # fmt: skip
 Every = Annotated[
     str, typer.Option("--every", metavar="S", rich_help_panel=WATCH, help="Seconds between two looks at the files.")
 ]
@@ -381,6 +384,7 @@ Timeout = Annotated[
 WebhookUrl = Annotated[
     str | None,
     typer.Option(
-        "--webhook", metavar="URL", rich_help_panel=ALERT, help="POST a JSON object there when a decision changes."
+        "--webhook", metavar="URL", rich_help_panel=ALERT, envvar="SCALERL_WEBHOOK",
+        help="POST a JSON object there when a decision changes.",
     ),
-]
+]  # fmt: skip

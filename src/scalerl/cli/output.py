@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rich.console import RenderableType
+    from rich.text import Text
 
     from scalerl.curves import Fit
     from scalerl.curves.results import Backtest, Comparison, Decision
@@ -78,8 +79,17 @@ def text_of(parts: Iterable[RenderableType]) -> str:
     """The parts as this terminal shows them, in colour where it has colours."""
     from rich.console import Console
 
+    from scalerl.report.plain import Harmless
+
     console = Console(highlight=False)
     with console.capture() as capture:
         for part in parts:
-            console.print(part)
+            console.print(Harmless(part), crop=False)
     return capture.get()
+
+
+def unbroken(line: str) -> Text:
+    """A line to copy: it runs beyond the edge rather than being broken there."""
+    from rich.text import Text
+
+    return Text(line, no_wrap=True, overflow="ignore")

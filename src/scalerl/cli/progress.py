@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from scalerl.config import RunConfig
     from scalerl.pipeline.types import EvalPoint, StepRecord, StopReason
     from scalerl.policy import Progress
+    from scalerl.runs.events import Event
 
 RECENT_STEPS = 20
 """Steps over which speeds are taken: enough to be calm, few enough to show a change."""
@@ -44,6 +45,8 @@ class RunProgress:
     stopping: bool = False
     """The user has asked to stop."""
     reason: StopReason | None = None
+    event: Event | None = None
+    """The last alarm, skipped step, or whatever else went wrong."""
     outlook: Outlook = field(default_factory=lambda: Outlook(reason="after the first evaluations"))
     started_s: float | None = None
     _pace_from: tuple[float, float] | None = None
@@ -54,6 +57,8 @@ class RunProgress:
         self.step, self.ledger, self.points = step, ledger, list(points)
         self.warm_start = None
         self.started_s = self.clock()
+        self._pace_from = None  # a run that was rolled back begins again
+        self._recent.clear()
         self._look_ahead()
 
     def stepped(self, record: StepRecord) -> None:
@@ -67,6 +72,10 @@ class RunProgress:
         self.points.append(point)
         self.generating = None
         self._look_ahead()
+
+    def noticed(self, event: Event) -> None:
+        if event.name != "resumed":
+            self.event = event
 
     def stopped(self, reason: StopReason, step: int, ledger: Ledger) -> None:
         self.step, self.ledger, self.reason = step, ledger, reason

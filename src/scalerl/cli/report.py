@@ -174,7 +174,7 @@ def _written(document: Document, form: str, path: Path | None, notes: tuple[str,
         text = json.dumps(document, allow_nan=False, indent=1) + "\n"
     if path is None:
         return Outcome(text, notes)
-    data = text.encode()
+    data = text.encode(errors="backslashreplace")
     output.write(path, data)
     runs = len(document["runs"])
     size = f"{len(data) / 1e6:.1f} MB" if len(data) > 1e5 else f"{len(data) / 1e3:.0f} kB"

@@ -20,6 +20,7 @@ from scalerl.cli.budget import budget_words
 from scalerl.cli.set_table import sets_table
 from scalerl.compute import ROLES
 from scalerl.report.plain import Printable
+from scalerl.runs.events import Event
 
 if TYPE_CHECKING:
     from scalerl.config import RunConfig
@@ -33,6 +34,7 @@ REASONS = {
     "budget": "the budget is used up",
     "exhausted": "no problem is left to train on",
     "interrupted": "stopped by the user, everything was saved",
+    "guard": "stopped by a guard, everything was saved",
 }
 MOST_ROWS = 16
 """Evaluations shown one by one; of more than that, some from the first to the last."""
@@ -60,6 +62,7 @@ def run_page(
     evaluations: Sequence[Mapping[str, Any]],
     gain: Mapping[str, Any] | None,
     sets: Sequence[SetResult],
+    events: Sequence[Mapping[str, Any]],
     resume: str | None,
 ) -> RenderableType:
     """Everything about one run."""
@@ -70,6 +73,8 @@ def run_page(
     if sets:
         parts.append(sets_table(sets))
     parts.append(_compute(run))
+    if events:
+        parts.append(_events(events))
     parts.append(Text(_last_lines(run, resume), overflow="fold"))
     return Printable(Group(*(piece for part in parts for piece in (part, Text("")))))
 
@@ -184,6 +189,16 @@ def _compute(run: RunSummary) -> Table:
     for role, usage in usages.items():
         table.add_row(role, numbers.amount(usage.flops), numbers.amount(usage.tokens), duration(usage.device_s))
     return table
+
+
+def _events(events: Sequence[Mapping[str, Any]]) -> RenderableType:
+    lines = [Text("What happened", style="bold")]
+    if len(events) > MOST_ROWS:
+        lines.append(Text(f"the last {MOST_ROWS} of {len(events):,}; all: events.jsonl", style="dim"))
+    for event in map(Event.from_line, events[-MOST_ROWS:]):
+        style = "yellow" if event.name != "resumed" else ""
+        lines.append(Text(f"  {event.message}", style=style, overflow="fold"))
+    return Group(*lines)
 
 
 def _last_lines(run: RunSummary, resume: str | None) -> str:

@@ -1,6 +1,7 @@
-"""`scalerl runs list` and `scalerl runs show`: what the run directories on this machine say.
+"""`scalerl runs list`, `show` and `verify`: what the run directories on this machine say, and whether it is true.
 
-Called by the typer application. Everything comes from `scalerl.runs`; how it looks is `run_tables`.
+Called by the typer application. Everything comes from `scalerl.runs`; how it looks is `run_tables` and `verify_tables`.
+`verify` has an exit code of its own: 1 when something is wrong.
 """
 
 from __future__ import annotations
@@ -14,31 +15,36 @@ import typer
 
 from scalerl.cli import options
 from scalerl.cli.budget import budget_words
+from scalerl.cli.group import command_group
 from scalerl.cli.output import Document, Outcome, text_of, to_json
 
 if TYPE_CHECKING:
     from scalerl.config import RunConfig
     from scalerl.runs import RunDirectory, RunSummary
 
-PURPOSE = "List the runs below a folder, or show one: state, pass rate, compute, checkpoints, how to go on."
+PURPOSE = "List the runs below a folder, show one (state, pass rate, compute, how to go on), verify and repair them."
+WRONG = 1
+"""Exit code of `verify`: at least one check found an error."""
 
 Root = Annotated[str, typer.Argument(metavar="ROOT", help="Folder to look in, four levels deep.")]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run directory.")]
+Several = Annotated[
+    list[str],
+    typer.Argument(metavar="RUN", help="Run directories, or folders with runs in them, such as that of a study."),
+]
+Repair = Annotated[
+    bool,
+    typer.Option(
+        "--repair",
+        metavar="",
+        help="First repair what can be without losing anything: torn ends, leftovers, damaged checkpoints set aside.",
+    ),
+]
 
 
 def build_runs() -> typer.Typer:
     """The group of commands, for the application."""
-    app = typer.Typer(help=PURPOSE, no_args_is_help=False)
-    app.callback(invoke_without_command=True)(_group)
-    app.command("list")(list_)
-    app.command("show")(show)
-    return app
-
-
-def _group(context: typer.Context) -> None:
-    """Help when no command is given."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+    return command_group(PURPOSE, {"list": list_, "show": show, "verify": verify})
 
 
 def list_(root: Root = ".", json: options.Json = False) -> Outcome:
@@ -59,10 +65,12 @@ def show(run: Run, json: options.Json = False) -> Outcome:
     """Show one run: state, settings, evaluations, compute, checkpoints."""
     from scalerl.report.set_results import read_sets
     from scalerl.runs import RunDirectory, read_sessions, summarise
+    from scalerl.runs.points import read_points
 
     directory, summary = RunDirectory.open(run), summarise(run)
-    evaluations, resume = directory.evals.read(), resume_command(summary, directory.config)
+    evaluations, resume = read_points(directory), resume_command(summary, directory.config)
     sets, gain = read_sets(directory, evaluations), gain_over_start(directory, evaluations)
+    events = directory.events.read()
     if json:
         from scalerl.config import to_dict
 
@@ -72,13 +80,34 @@ def show(run: Run, json: options.Json = False) -> Outcome:
             "evaluations": evaluations,
             "sets": [asdict(one) for one in sets],
             "gain": gain,
+            "events": events,
             "sessions": read_sessions(directory.path),
             "config": to_dict(directory.config),
         }
         return Outcome(to_json(summary.to_dict() | details))
     from scalerl.cli.run_tables import run_page
 
-    return Outcome(text_of([run_page(summary, directory.config, evaluations, gain, sets, resume)]))
+    return Outcome(text_of([run_page(summary, directory.config, evaluations, gain, sets, events, resume)]))
+
+
+def verify(runs: Several, repair: Repair = False, json: options.Json = False) -> Outcome:
+    """Check what run directories promise: digests, lines, steps, ledger, groups, ages. Exit code 1 if one is broken."""
+    from scalerl.runs.verify import check_free, find_runs
+    from scalerl.runs.verify import verify as check
+    from scalerl.runs.verify_repair import repair as mend
+
+    paths = list(dict.fromkeys(path for name in runs for path in find_runs(name)))
+    if repair:
+        check_free(paths)
+    done = {path: mend(path) if repair else [] for path in paths}
+    found = [check(path) for path in paths]
+    code = WRONG if any(one.level == "error" for one in found) else 0
+    if json:
+        documents = [one.to_dict() | {"repairs": done[one.path]} for one in found]
+        return Outcome(to_json({"ok": code == 0, "runs": documents}), code=code)
+    from scalerl.cli.verify_tables import verify_page
+
+    return Outcome(text_of([verify_page(found, done, repaired=repair)]), code=code)
 
 
 def gain_over_start(directory: RunDirectory, evaluations: Sequence[Mapping[str, Any]]) -> Document | None:

@@ -72,7 +72,12 @@ def duration(seconds: float) -> str:
 
 def _title(state: RunProgress) -> str:
     if state.reason is not None:
-        return {"budget": "finished", "exhausted": "no problems left", "interrupted": "stopped"}[state.reason]
+        return {
+            "budget": "finished",
+            "exhausted": "no problems left",
+            "interrupted": "stopped",
+            "guard": "stopped by a guard",
+        }[state.reason]
     if state.stopping:
         return "saving and stopping; Ctrl-C again ends at once"
     if state.warm_start is not None:
@@ -133,6 +138,8 @@ def _figures(state: RunProgress) -> RenderableType:
         ("checkpoint", "none yet" if state.saved is None else f"step {state.saved[0]:,}, {state.saved[1]}"),
     ):
         grid.add_row(Text(name, style="bold"), Text(value))
+    if state.event is not None:
+        grid.add_row(Text(state.event.name.replace("_", " "), style="bold red"), Text(state.event.message))
     return grid
 
 

@@ -93,10 +93,11 @@ def _small(asked: Asked, out: str | None, live: bool | None, json: bool) -> Outc
     from scalerl.cli.train import check_installed
 
     check_installed()
-    from scalerl.folder import refuse_existing
+    from scalerl.folder import check_writable, refuse_existing
 
     if out is not None:
         refuse_existing(Path(out))
+        check_writable(Path(out))  # now, not after minutes of training
     policy, point, wall_s = _warm_up(run, live)
     if out is not None:
         _copy(policy.folder, Path(out))

@@ -5,12 +5,15 @@ Called by `sft`. Options become settings, `scalerl.supervised` trains, and this 
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalerl.cli.output import Outcome, text_of, to_json
+from scalerl.cli.output import Outcome, text_of, to_json, unbroken
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from scalerl.cli.output import Document
     from scalerl.supervised.settings import SftSettings
     from scalerl.supervised.train import SftResult
@@ -28,7 +31,7 @@ def sft_model(settings: SftSettings, out: Path, live: bool | None, json: bool) -
         result = train_supervised(settings, out, view, lambda: view.stopping)
     document = _document(settings, result)
     code = INTERRUPTED if result.reason == "interrupted" else 0
-    return Outcome(to_json(document) if json else text_of(_lines(document)), code=code)
+    return Outcome(to_json(document) if json else text_of(_lines(document, settings.template)), code=code)
 
 
 def _document(settings: SftSettings, result: SftResult) -> Document:
@@ -46,7 +49,7 @@ def _document(settings: SftSettings, result: SftResult) -> Document:
     }
 
 
-def _lines(document: Document) -> list[str]:
+def _lines(document: Document, template: str) -> list[RenderableType]:
     from scalerl import numbers
     from scalerl.cli.screen import duration
 
@@ -64,12 +67,12 @@ def _lines(document: Document) -> list[str]:
         f"Trained   step {document['step']:,} of {document['steps']:,}, {tokens}, {duration(document['wall_s'])}",
         f"Traces    {traces['read']:,} read, {traces['held_out']:,} held out{left_out}",
         f"Loss      {document['loss']:.3f}{held_out}",
-        *(_next(document) if document["reason"] != "interrupted" else []),
+        *([unbroken(_next(document["folder"], template))] if document["reason"] != "interrupted" else []),
     ]
 
 
-def _next(document: Document) -> list[str]:
-    name = document["folder"]
-    return [
-        f'RL        scalerl train --set \'scale.model={{source="pretrained", name="{name}", dtype="float32"}}\' ...'
-    ]
+def _next(folder: str, template: str) -> str:
+    """The policy as it was trained: asked in its chat template, and not warmed up once more."""
+    sets = [f'scale.model={{source="pretrained", name="{folder}", dtype="float32"}}', 'scale.warm_start={kind="none"}']
+    sets += ['scale.chat={template="model"}'] if template == "model" else []
+    return f"RL        scalerl train {' '.join(f'--set {shlex.quote(one)}' for one in sets)} ..."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typer
 
+from scalerl.cli.group import command_group
 from scalerl.cli.study_plan import plan
 from scalerl.cli.study_report import report
 from scalerl.cli.study_run import add_seed, run
@@ -17,17 +18,4 @@ PURPOSE = "Which choice moves the ceiling, which only the speed? Plan, run and r
 
 def build_study() -> typer.Typer:
     """The group of commands, for the application."""
-    app = typer.Typer(help=PURPOSE, no_args_is_help=False)
-    app.callback(invoke_without_command=True)(_group)
-    app.command("plan")(plan)
-    app.command("run")(run)
-    app.command("status")(status)
-    app.command("report")(report)
-    app.command("add-seed")(add_seed)
-    return app
-
-
-def _group(context: typer.Context) -> None:
-    """Help when no command is given."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+    return command_group(PURPOSE, {"plan": plan, "run": run, "status": status, "report": report, "add-seed": add_seed})

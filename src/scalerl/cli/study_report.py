@@ -34,6 +34,13 @@ ReplayPrune = Annotated[
         help="Race the finished curves again: what --prune would have saved, and whether verdicts would have changed.",
     ),
 ]  # fmt: skip
+Refit = Annotated[
+    bool,
+    typer.Option(
+        "--refit", metavar="", rich_help_panel=options.ASK,
+        help="With a results.json: fit its curves again with this version. A folder is always fitted anew.",
+    ),
+]  # fmt: skip
 StudyReportFile = Annotated[
     str | None,
     typer.Option(
@@ -46,13 +53,14 @@ StudyReportFile = Annotated[
 def report(
     directory: StudyFolderPath,
     replay_prune: ReplayPrune = False,
+    refit: Refit = False,
     title: options.Title = None,
     kind: options.ReportFormat = None,
     out: StudyReportFile = None,
 ) -> Outcome:
     """Show what a study has found: which choices move the ceiling, which only the speed, with intervals."""
     form, path = _place(kind, out, Path(directory))
-    results = _results(Path(directory))
+    results = _results(Path(directory), refit=refit)
     if replay_prune:
         results = results | {"replay": _replay(results)}
     notes = _notes(results)
@@ -87,14 +95,14 @@ def _place(kind: str | None, out: str | None, directory: Path) -> tuple[str, Pat
     return kind or suffix, checks.output_path("-o", out, (suffix,))
 
 
-def _results(path: Path) -> Document:
+def _results(path: Path, *, refit: bool) -> Document:
     """The analysis of a folder, or one that was made before."""
     from scalerl.study.folder import StudyFolder
     from scalerl.study.gather import gather
-    from scalerl.study.results import results_document
+    from scalerl.study.results import refitted, results_document
 
     if path.is_file():
-        return _published(path)
+        return refitted(_published(path)) if refit else _published(path)
     return results_document(gather(StudyFolder.open(path)))
 
 

@@ -104,14 +104,23 @@ def add_seed(folder: StudyPath, seeds: NewSeeds = None) -> Outcome:
     return Outcome(line)
 
 
+def _own_folder(name: str) -> Path:
+    """`studies/NAME`; a name from a file does not lead anywhere else."""
+    if name in {".", ".."} or not name.isprintable() or "\\" in name or Path(name).name != name:
+        raise InputError("the name of the study is no name of a folder", name, "another name, or --out DIR")
+    return Path("studies") / name
+
+
 def _folder(study: str, out: str | None, seeds: str | None, sets: list[str] | None, budget: str | None) -> StudyFolder:
-    """A folder as the study: that one, with its own settings. Otherwise the study, in its folder."""
+    """A folder as the study: that one, with its own settings. Otherwise the study, in its folder: so is a built-in name
+    with --out, although a folder may be called like it (`run batch --out batch` must go on when it is given again)."""
     from scalerl.config.study import changed
+    from scalerl.presets import names
     from scalerl.study.folder import STUDY, StudyFolder
 
-    if not (Path(study) / STUDY).is_file():
+    if not (Path(study) / STUDY).is_file() or (out is not None and study in names("study")):
         config = study_options.asked_study(study, seeds, sets, budget)
-        return StudyFolder.create_or_open(out or Path("studies") / config.name, config)
+        return StudyFolder.create_or_open(out or _own_folder(config.name), config)
     given = {"--out": out, "--set": sets, "--budget": budget}
     for option, value in given.items():
         if value is not None:

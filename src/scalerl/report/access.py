@@ -35,7 +35,10 @@ class Access:
 
     def welcomes(self, header: str | None) -> bool:
         """Whether `Host` names this machine. An address in numbers cannot be made to point elsewhere."""
-        name = (urlsplit(f"//{header}").hostname or "") if header else ""
+        try:
+            name = (urlsplit(f"//{header}").hostname or "") if header else ""
+        except ValueError:  # brackets that do not close
+            return False
         if name in {"localhost", self.host.lower()} or is_loopback(name):
             return True
         if is_loopback(self.host):

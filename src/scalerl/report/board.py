@@ -1,15 +1,18 @@
 """What the watch page shows right now, and who waits for news: the one place where the follower and the server meet.
 
 The follower puts runs in, each browser's connection waits here for what has changed since it looked last. Every run is
-kept as the JSON that is sent (`pieces`), so that a hundred browsers cost no more encoding than one. A slow browser has
-no queue that could grow: it asks for everything after the number it has seen, and skips what was replaced in between.
+kept as the JSON that is sent (`pieces`), so that a hundred browsers cost no more encoding than one, and those that ask
+for the whole document at the same time get one copy of it. A slow browser has no queue that could grow: it asks for
+everything after the number it has seen, and skips what was replaced in between.
 """
 
 from __future__ import annotations
 
+import gzip
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from scalerl.report.pieces import Pieces, encode
@@ -29,6 +32,19 @@ class News:
     """One JSON object on one line."""
 
 
+@dataclass(frozen=True)
+class Whole:
+    """The document with all changes up to `number`."""
+
+    number: int
+    data: bytes
+
+    @cached_property
+    def packed(self) -> bytes:
+        """As gzip."""
+        return gzip.compress(self.data, 1)
+
+
 @dataclass
 class Board:
     """The document of the page in parts, each with the number of its last change."""
@@ -40,7 +56,9 @@ class Board:
     _comparison: tuple[int, bytes] = (0, b"null")
     _number: int = 0
     _closed: bool = False
+    _whole: Whole | None = None
     _writing: threading.Lock = field(default_factory=threading.Lock)
+    _making: threading.Lock = field(default_factory=threading.Lock)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def put(self, *runs: Document) -> None:
@@ -97,11 +115,23 @@ class Board:
 
     def document(self) -> bytes:
         """The whole document, as it is now."""
+        return self._make().data
+
+    def whole(self, *, packed: bool) -> bytes:
+        """The same for the many who ask at the same time: made once, and given to all who asked before it was made."""
+        asked = self._number
+        with self._making:
+            if self._whole is None or self._whole.number < asked:
+                self._whole = self._make()
+            return self._whole.packed if packed else self._whole.data
+
+    def _make(self) -> Whole:
         with self._changed:
-            comparison = self._comparison[1]
+            number, comparison = self._number, self._comparison[1]
             present = list(self._runs.values())
         runs = b", ".join(run.since(-1) for run in present)
-        return encode(self.head)[:-1] + b', "runs": [' + runs + b'], "comparison": ' + comparison + b"}"
+        data = encode(self.head)[:-1] + b', "runs": [' + runs + b'], "comparison": ' + comparison + b"}"
+        return Whole(number, data)
 
     def news(self, seen: int, timeout: float) -> News | None:
         """What is newer than `seen`, as soon as there is something; None: nothing in time, or no more ever."""

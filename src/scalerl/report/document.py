@@ -1,8 +1,8 @@
 """The report as one plain dictionary: results in, JSON values out. Page, watch server and `--format json` share it.
 
     {"schema", "title", "created", "version", "command", "level", "runs": [RUN, ...], "comparison": {key: {...}} | null}
-    RUN  = {"id", "name", "source", "state", "notes", "units": [UNIT, ...], "panels", "sets", "provenance", "problem",
-            "warning"}; "sets" are those of `set_documents`
+    RUN  = {"id", "name", "source", "state", "notes", "units": [UNIT, ...], "panels", "sets", "events", "provenance",
+            "problem", "warning"}; "sets" are those of `set_documents`, "events" those of `runs.events`
     UNIT = {"key", "name", "points", "start", "fit", "curve", "log_f", "budget", "history"}
 
 Who builds a `RunResult`: the report command, and the watch server each time a run has changed. This module asks the
@@ -81,6 +81,8 @@ class RunResult:
     """Why what is shown may be old, in words: the file cannot be read at the moment."""
     sets: tuple[Document, ...] = ()
     """Downstream sets and parts (`set_documents`)."""
+    events: tuple[Document, ...] = ()
+    """What happened to the run besides steps and evaluations (`runs.events`), oldest first."""
 
 
 def unit_key(name: str) -> str:
@@ -128,6 +130,7 @@ def run_document(run: RunResult) -> Document:
         "units": [unit_document(unit) for unit in run.units],
         "panels": list(run.panels),
         "sets": list(run.sets),
+        "events": list(run.events),
         "provenance": None if run.provenance is None else dict(run.provenance),
         "problem": run.problem,
         "warning": run.warning,

@@ -1,9 +1,10 @@
 """Follows running jobs: looks which of them have changed, reads and fits those again, and puts them on the board.
 
 Run by `scalerl watch` in a thread of its own. One `step` is the whole work: look (every second or so, whatever else is
-to be done), read what has changed and show its points at once, then one fit; comparison and history when nothing else
-waits. So a point is on the page within the time of one look and one fit, however many runs there are. What cannot be
-read stays on the page with its problem in words and comes back by itself. Knows no HTTP and no option.
+to be done), read what has changed and show its points at once, then one fit; then a piece of what is left to read of
+long metrics; comparison and history when nothing else waits. So a point is on the page within the time of one look and
+one fit, however many runs there are and however long they are. What cannot be read stays on the page with its problem
+in words and comes back by itself. Knows no HTTP and no option.
 """
 
 from __future__ import annotations
@@ -13,25 +14,26 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, field
 
+from scalerl.curves import Fit
 from scalerl.errors import ScaleRLError
 from scalerl.report.answers import Document
+from scalerl.report.beside import BACK_OFF, Beside
 from scalerl.report.board import Board
 from scalerl.report.comparing import Comparing
 from scalerl.report.followed import Followed, Past, Ways
-from scalerl.report.own_run import OwnRun, read_own_run
-from scalerl.report.targets import Stamp, Targets, ends_in_a_line
+from scalerl.report.targets import FileStamp, Stamp, Targets, ends_in_a_line
+from scalerl.runs import layout
 from scalerl.series import Series
 
 EVERY_S = 1.0
-BACK_OFF = 5.0
-"""Something that took t to read is read again after this many t at the earliest: it takes a sixth of a core at most."""
 QUICK_S = 0.3
 """What is read faster than this is read as often as it changes."""
 SHORT = 200
 """Points of a curve whose past forecasts are made again in every unit; of a longer one in the default unit only."""
+FEW = 12
+"""Runs of which so much is done; of more than that in the default unit only too."""
 LARGE_BYTES = 1 << 24
 """A log above this size is read beside the loop, so that the others go on."""
 PANELS_S = 0.1
@@ -55,9 +57,6 @@ class _Target:
     seen: Stamp | None = None
     """As of the last look."""
     not_before: float = 0.0
-    own: OwnRun | None = None
-    own_stamp: Stamp | None = None
-    own_not_before: float = 0.0
     problem: str | None = None
     """What was said last, while there is no run to say it of."""
     reading: Future[tuple[Curves, float]] | None = None
@@ -65,6 +64,9 @@ class _Target:
     """The last reading failed, perhaps in the middle of a write: try once more before saying so."""
     runs: dict[str, Followed] = field(default_factory=dict)
     """By the name that the reader gave the curve."""
+
+    def __post_init__(self) -> None:
+        self.beside = Beside(self.path)
 
 
 class Follower:
@@ -82,6 +84,7 @@ class Follower:
         self._looked_at = -float("inf")
         self._to_fit: deque[tuple[Followed, str]] = deque()
         self._beside: deque[_Target] = deque()
+        self._unread: deque[_Target] = deque()
         self._past: deque[Past] = deque()
         self._comparing = Comparing(board, clock)
         self._actions: dict[str, str] = {}
@@ -118,6 +121,9 @@ class Follower:
         if self._to_fit:
             self._fit_one()
             return True
+        if self._unread:
+            self._read_on(self._unread.popleft())
+            return True
         self._comparing.refresh(self.runs)
         return self._look_back()
 
@@ -140,13 +146,26 @@ class Follower:
 
     def _is_due(self, target: _Target, stamp: Stamp, before: Stamp | None) -> bool:
         """Changed, not too soon, and not in the middle of a line (unless nothing follows any more)."""
-        if (stamp == target.stamp and not target.again) or self._clock() < target.not_before:
+        if (not self._has_changed(target, stamp) and not target.again) or self._clock() < target.not_before:
             return False
         return stamp == before or ends_in_a_line(target.path, stamp)
 
+    def _has_changed(self, target: _Target, stamp: Stamp) -> bool:
+        """Whether the curve may be another one than at the last reading."""
+        if target.stamp is None or stamp == target.stamp:
+            return stamp != target.stamp
+        return self._files_of_curve(target, stamp) != self._files_of_curve(target, target.stamp)
+
+    def _files_of_curve(self, target: _Target, stamp: Stamp) -> tuple[FileStamp, ...]:
+        """What the curve is read from: of a run of ours not the file that it writes at every step."""
+        if not self._targets.is_run(target.path):
+            return stamp.files
+        return tuple(one for one in stamp.files if one[0].endswith((layout.CONFIG, layout.EVALS)))
+
     def _read(self, target: _Target, stamp: Stamp) -> None:
         target.stamp, target.reading = stamp, Future()
-        if stamp.size > LARGE_BYTES:  # a daemon: nobody waits for it when the user has had enough
+        size = sum(bytes_ for _, bytes_, _, _ in self._files_of_curve(target, stamp))
+        if size > LARGE_BYTES:  # a daemon: nobody waits for it when the user has had enough
             threading.Thread(target=self._read_now, args=(target.path, target.reading), daemon=True).start()
         else:
             self._read_now(target.path, target.reading)
@@ -202,22 +221,27 @@ class Follower:
         if not target.runs or target.seen is None or not self._targets.is_run(target.path):
             return False
         old = any(run.others_are_old for run in target.runs.values())
-        return old or (target.seen != target.own_stamp and self._clock() >= target.own_not_before)
+        return old or target.beside.is_old(target.seen, self._clock())
 
     def _take_beside(self, target: _Target) -> None:
-        """What stands beside the curve of a run of ours; what cannot be read is shown as it was."""
-        began = self._clock()
-        if began >= target.own_not_before:
-            target.own_stamp = target.seen
-            with suppress(ScaleRLError):
-                target.own = read_own_run(target.path)
-            now = self._clock()
-            target.own_not_before = now + max(BACK_OFF * (now - began), PANELS_S * len(self._known))
+        """What stands beside the curve of a run of ours."""
+        target.beside.read(target.seen, self._clock, PANELS_S * len(self._known))
         for run in target.runs.values():
-            run.own = target.own
             if run.others_are_old:
                 self._queue(run, run.take_others(self._ways.units(target.path, run.unit_name)))
+        self._show_beside(target)
+
+    def _read_on(self, target: _Target) -> None:
+        """One more piece of metrics that are too long to be read at once."""
+        target.beside.read_on()
+        self._show_beside(target)
+
+    def _show_beside(self, target: _Target) -> None:
+        for run in target.runs.values():
+            run.own = target.beside.run
             self._board.put(run.document())
+        if target.beside.behind and target not in self._unread:
+            self._unread.append(target)
 
     def _fit_one(self) -> None:
         """Default units first: they decide."""
@@ -227,11 +251,15 @@ class Follower:
             return
         first = key not in run.fits
         run.fit(key, self._ways)
-        if first and key in run.fits and (key == run.default or run.fits[key].points <= SHORT):
+        if first and key in run.fits and (key == run.default or self._is_little(run.fits[key])):
             self._past.append(Past.of(run, key, self._ways))
         self._board.put(run.document())
         if key == run.default:
             self._tell(run)
+
+    def _is_little(self, fit: Fit) -> bool:
+        """Whether there is time for the past of every unit."""
+        return fit.points <= SHORT and len(self._known) <= FEW
 
     def _tell(self, run: Followed) -> None:
         made = run.decision
@@ -272,6 +300,7 @@ class Follower:
 
     def _forget(self, target: _Target) -> None:
         self._board.remove(target.path)
+        target.beside.behind = False
         for run in target.runs.values():
             self._drop(run)
 

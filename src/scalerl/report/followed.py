@@ -166,6 +166,7 @@ class Followed:
             notes=(*notes, *(() if own is None else own.notes)),
             warning=self.problem if self.fits else None,
             panels=() if own is None else own.panels,
+            events=() if own is None else own.events,
             provenance=None if own is None else own.provenance,
             problem=self._no_fit or (None if self.fits else self.problem),
         )  # fmt: skip

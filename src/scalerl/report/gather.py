@@ -147,4 +147,5 @@ def _run(
         id=f"{name} @ {sources}", name=name, source=f"example {example}" if example else sources, units=units,
         state="unknown" if own is None else own.state, notes=(*notes, *(() if own is None else own.notes)),
         panels=() if own is None else own.panels, provenance=None if own is None else own.provenance, problem=problem,
+        events=() if own is None else own.events,
     )  # fmt: skip

@@ -108,7 +108,7 @@ def _run(run: Document) -> list[str]:
         return [*lines, f"No forecast yet: {text(run['problem'] or 'no fit')}", ""]
     unit = run["units"][0]["name"]
     lines += [*_decision(fit, unit), *_parameters(fit), *_forecasts(fit, unit), *_trust(fit), *_windows(fit, unit)]
-    lines += [*_history(run["units"][0]), *set_lines(run["sets"]), *_origin(run)]
+    lines += [*_history(run["units"][0]), *set_lines(run["sets"]), *_events(run), *_origin(run)]
     return lines
 
 
@@ -188,6 +188,11 @@ def _score(found: Document | None) -> str:
     return numbers.UNKNOWN if found is None else score_words(found["value"], found["error"])
 
 
+def _events(run: Document) -> list[str]:
+    lines = [f"- {text(one['message'])} ({text(one['time'])})" for one in run["events"]]
+    return ["### What happened", "", *lines, ""] if lines else []
+
+
 def _origin(run: Document) -> list[str]:
     facts = {"source": run["source"]} | (run["provenance"] or {})
     lines = [f"- {text(name)}: {text(value)}" for name, value in facts.items() if value]
@@ -196,8 +201,9 @@ def _origin(run: Document) -> list[str]:
 
 
 def _code(command: str) -> Iterator[str]:
-    """Indented, so that no run of backticks inside can end it."""
-    yield from (f"    {line}" for line in command.splitlines())
+    """Indented, so that no run of backticks inside can end it; without control characters of file names."""
+    for line in command.splitlines():
+        yield "    " + "".join(char if char.isprintable() else "?" for char in line)
 
 
 def _fit(run: Document) -> Document | None:

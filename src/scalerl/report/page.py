@@ -22,6 +22,7 @@ from scalerl.report.document import RunResult, UnitResult, comparison_documents,
 from scalerl.report.own_run import unit_name
 from scalerl.report.picture import title_of
 from scalerl.report.plotly_script import packed_script, plotly_script
+from scalerl.report.policy import written_policy
 from scalerl.report.words import MEANINGS
 
 SCRIPTS = (
@@ -29,12 +30,6 @@ SCRIPTS = (
     "run_table", "details", "load", "frames", "page",
 )  # fmt: skip
 """In the order they need each other; all of them are inlined as one script."""
-# Inline script and style are the page itself; everything else, the network above all, is closed.
-_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
-)
-LIVE_POLICY = f"{_POLICY}; connect-src 'self'"
-"""The live page may talk to the server that it came from, and to nobody else."""
 
 
 def report_page(document: Document) -> str:
@@ -49,7 +44,7 @@ def live_page(title: str = "scalerl watch") -> str:
 
 def write_page(document: Document, path: Path) -> Path:
     """Write the page, whole or not at all."""
-    return output.write(path, report_page(document).encode())
+    return output.write(path, report_page(document).encode(errors="backslashreplace"))  # as JSON writes half characters
 
 
 def write_html(
@@ -88,16 +83,17 @@ def _comparable(fits: Sequence[Fit]) -> bool:
 
 def _page(document: Document | None, title: str, *, live: bool) -> str:
     """The template with its parts. One pass, so that nothing inside a part is taken for a place to fill."""
-    scripts = [_template(f"{name}.js") for name in (*SCRIPTS, *(["live"] if live else []))]
+    plotly, names = plotly_script(), (*SCRIPTS, *(["live"] if live else []))
+    script = "\n".join([*(_template(f"{name}.js") for name in names), "Page.start();"])
     parts = {
-        "policy": LIVE_POLICY if live else _POLICY,
+        "policy": written_policy([plotly, script], live=live),
         "title": html.escape(numbers.name(title, 200)),
         "style": _template("page.css"),
         "live": ' data-live="events"' if live else "",
         "palette": _json(_settings()),
         "document": _json(document),
-        "plotly": f"<script>{plotly_script()}</script>" if live else _packed(packed_script()),
-        "script": "\n".join([*scripts, "Page.start();"]),
+        "plotly": f"<script>{plotly}</script>" if live else _packed(packed_script()),
+        "script": script,
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _template("page.html"))
 

@@ -82,5 +82,9 @@ def _object(parts: Mapping[str, bytes]) -> bytes:
 
 
 def encode(value: Any) -> bytes:
-    """JSON on one line, which is what an event stream needs; NaN would be a bug and raises."""
-    return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(", ", ": ")).encode()
+    """JSON on one line, which is what an event stream needs; NaN would be a bug and raises.
+
+    Half a character (a file name that is not UTF-8, a name in somebody's JSON) is escaped as JSON does it.
+    """
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(", ", ": "))
+    return text.encode(errors="backslashreplace")

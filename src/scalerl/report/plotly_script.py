@@ -20,6 +20,7 @@ _OTHER_KINDS = re.compile(r"(\w+)\.register\(\[(?:\w+\(\),?)+\]\);(\w+)\.exports
 _FACTORY = ": this, () => {"
 
 
+@cache
 def plotly_script() -> str:
     """Read as a file: importing plotly for it would take a second."""
     script = files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")

@@ -127,14 +127,18 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = PATIENCE_S
 
     def do_GET(self) -> None:
-        address = urlsplit(self.path)
+        try:
+            address = urlsplit(self.path)
+        except ValueError:  # brackets that do not close
+            self._answer(HTTPStatus.BAD_REQUEST, b"not an address\n")
+            return
         refusal = self._refusal(address.path, address.query)
         if refusal is not None:
             self._answer(*refusal)
         elif address.path == "/":
             self._page(entered="token" in parse_qs(address.query))
         elif address.path == "/document.json":
-            self._answer(HTTPStatus.OK, self.server.board.document(), "application/json", packed=None)
+            self._document()
         elif address.path == "/events":
             self._listen()
         else:
@@ -170,6 +174,15 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         return None if found is None else found.value
 
+    def _document(self) -> None:
+        packs = self._packs()
+        body = self.server.board.whole(packed=packs)
+        extra = {"Content-Encoding": "gzip"} if packs else {}
+        self._answer(HTTPStatus.OK, body, "application/json", extra=extra)
+
+    def _packs(self) -> bool:
+        return "gzip" in self.headers.get("Accept-Encoding", "")
+
     def _page(self, *, entered: bool) -> None:
         token = self.server.access.token
         if not entered or token is None:
@@ -202,13 +215,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(
         self, status: HTTPStatus, body: bytes, kind: str = "text/plain", *,
-        packed: bytes | None = b"", extra: dict[str, str] | None = None,
+        packed: bytes | None = None, extra: dict[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """`packed` is the body as gzip, None to make it when the client takes it, empty for never."""
+        """`packed` is the body as gzip, for a client that takes it."""
         headers = dict(extra or {})
-        if packed != b"" and "gzip" in self.headers.get("Accept-Encoding", ""):
-            body = gzip.compress(body, 1) if packed is None else packed
-            headers["Content-Encoding"] = "gzip"
+        if packed is not None and self._packs():
+            body, headers["Content-Encoding"] = packed, "gzip"
         self._head(status, kind, headers | {"Content-Length": str(len(body))})
         if self.command != "HEAD":
             self.wfile.write(body)

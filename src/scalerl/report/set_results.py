@@ -12,6 +12,7 @@ from typing import Literal
 from scalerl.config.task import Mixture
 from scalerl.readers.json_lines import Record
 from scalerl.runs.directory import RunDirectory
+from scalerl.runs.points import read_points
 from scalerl.runs.scores import DOWNSTREAM, HELD_OUT, PART, Score, read_results
 
 Kind = Literal["downstream", "part"]
@@ -55,7 +56,7 @@ class SetResult:
 
 def read_sets(directory: RunDirectory, evaluations: Sequence[Record] | None = None) -> list[SetResult]:
     """Every set and part that was measured, parts first."""
-    records = directory.evals.read() if evaluations is None else evaluations
+    records = read_points(directory) if evaluations is None else evaluations
     metrics = [key for record in records for key in record if key.count("/") == 1 and _kind(key) is not None]
     found = [_set(metric, directory, records) for metric in dict.fromkeys(metrics)]
     return sorted((one for one in found if one is not None), key=lambda one: one.kind != "part")

@@ -10,6 +10,8 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from scalerl import numbers
 from scalerl.curves.results import Estimate
 from scalerl.report.chart import value_ticks
@@ -22,8 +24,8 @@ NONE_MEASURED = (
 HEAD = ("Cell", "Held-out, at the end", "Downstream, at the end", "Downstream ceiling", "To know")
 WIDTH, HEIGHT = 330, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 12, 10, 40
-_MOST_LABELS = 12
-"""Cells whose names are written beside their points; of more than that only the tables tell which is which."""
+_NAME = (0.45, 0.07)
+"""Room for a name, as shares of how far the points spread."""
 
 
 def downstream_sets(results: Document) -> Sequence[Document]:
@@ -71,20 +73,44 @@ def ends_of(one: Document) -> list[tuple[str, Estimate, Estimate]]:
     return [(cell["name"], Estimate(**cell["in_distribution"]), Estimate(**cell["value"])) for cell in one["cells"]]
 
 
+def labelled(ends: Sequence[tuple[str, Estimate, Estimate]]) -> set[str]:
+    """The cells whose names fit beside their points, the outermost first: in a cluster the names would cover each
+    other, and tables have them all."""
+    spot = np.array([(x.value, y.value) for _, x, y in ends], dtype=np.float64).reshape(-1, 2)
+    spread = np.array([_spread([pair[i] for _, *pair in ends]) for i in range(2)])
+    place = spot / np.where(spread > 0, spread, 1.0)
+    middle = np.median(place, axis=0) if len(spot) else np.zeros(2)
+    taken: list[int] = []
+    for index in np.argsort(-np.hypot(*(place - middle).T), kind="stable"):
+        apart = np.abs(place[taken] - place[index])
+        if not np.any((apart[:, 0] < _NAME[0]) & (apart[:, 1] < _NAME[1])):
+            taken.append(int(index))
+    return {ends[index][0] for index in taken}
+
+
+def _spread(estimates: Sequence[Estimate]) -> float:
+    """How far an axis goes: the intervals are on it too."""
+    return float(np.ptp(_known(estimates))) if estimates else 0.0
+
+
 def scatter(one: Document, base: str, words: str) -> str:
     """Downstream against held-out, a point with its two intervals for each cell; grey is the base."""
     ends = ends_of(one)
     across = _Axis.over([x for _, x, _ in ends], _LEFT, WIDTH - _RIGHT)
     up = _Axis.over([y for _, _, y in ends], HEIGHT - _BOTTOM, _TOP)
-    parts = [_frame(across, up)]
+    parts, named = [_frame(across, up)], labelled(ends)
     for cell, x, y in ends:
         parts.append(_point(cell, x, y, across, up, "base-point" if cell == base else "cell-point"))
-        if len(ends) <= _MOST_LABELS:
+        if cell in named:
             parts.append(_label(cell, across.place(x.value), up.place(y.value)))
     return (
         f'<svg class="cell-chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(words)}">'
         f"{''.join(parts)}</svg>"
     )
+
+
+def _known(estimates: Sequence[Estimate]) -> list[float]:
+    return [value for one in estimates for value in (one.value, one.low, one.high) if value is not None]
 
 
 class _Axis:
@@ -95,7 +121,7 @@ class _Axis:
 
     @classmethod
     def over(cls, estimates: Sequence[Estimate], start: float, end: float) -> _Axis:
-        known = [value for one in estimates for value in (one.value, one.low, one.high) if value is not None]
+        known = _known(estimates)
         room = 0.08 * (max(known) - min(known)) or 0.05
         return cls(min(known) - room, max(known) + room, start, end)
 

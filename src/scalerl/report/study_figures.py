@@ -17,16 +17,16 @@ from scalerl import numbers
 from scalerl.curves.laws import sigmoid
 from scalerl.report import palette
 from scalerl.report.figures import save
-from scalerl.report.study_downstream import downstream_sets, ends_of
-from scalerl.report.study_words import Document
+from scalerl.report.study_downstream import downstream_sets, ends_of, labelled
+from scalerl.report.study_words import FASTER, HIGHER, LOWER, LOWERS, RAISES, SLOWER, Document
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _COLOURS = {
-    "raises the ceiling": palette.GREEN, "faster": palette.GREEN,
-    "lowers the ceiling": palette.VERMILLION, "slower": palette.VERMILLION,
+    **dict.fromkeys((RAISES, FASTER, HIGHER), palette.GREEN),
+    **dict.fromkeys((LOWERS, SLOWER, LOWER), palette.VERMILLION),
 }  # fmt: skip
 COLUMNS = 4
 _SCATTER_HEIGHT = 3.0
@@ -117,15 +117,17 @@ def _draw_cell(axes: Axes, cell: Document, colour: str, style: str) -> None:
 def _draw_sets(base: str, sets: Sequence[Document], grid: Sequence[Axes]) -> None:
     """One panel for each set, one point with its intervals over seeds for each cell."""
     for axes, one in zip(grid, sets, strict=False):
-        for cell, x, y in ends_of(one):
+        ends = ends_of(one)
+        named = labelled(ends)
+        for cell, x, y in ends:
             colour = palette.GREY if cell == base else palette.BLUE
             if x.low is not None and x.high is not None:
                 axes.plot([x.low, x.high], [y.value, y.value], color=colour, lw=1, alpha=0.5)
             if y.low is not None and y.high is not None:
                 axes.plot([x.value, x.value], [y.low, y.high], color=colour, lw=1, alpha=0.5)
             axes.plot([x.value], [y.value], "o", ms=4, color=colour)
-            name = numbers.name(cell, 22)
-            axes.annotate(name, (x.value, y.value), (3, 3), textcoords="offset points", fontsize=6, parse_math=False)
+            name, spot = numbers.name(cell, 22) if cell in named else "", (x.value, y.value)
+            axes.annotate(name, spot, (3, 3), textcoords="offset points", fontsize=6, parse_math=False)
         rho = (
             "" if one["correlation"] is None else f", rank correlation {numbers.number(one['correlation']['value'], 2)}"
         )

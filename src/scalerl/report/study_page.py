@@ -7,31 +7,47 @@ Names come from configs and logs: everything is escaped here.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
 import re
 from collections.abc import Iterable
 from importlib.resources import files
 
 from scalerl import __version__, numbers
+from scalerl.report.policy import written_policy
 from scalerl.report.study_downstream import correlation_words, downstream_sets, scatter
 from scalerl.report.study_sections import Section, Table, sections
 from scalerl.report.study_svg import Drawn, Plane, Span, cell_chart, strip, strip_ticks
-from scalerl.report.study_words import Document, about, estimate_of, findings, missing, paper_of, shown
+from scalerl.report.study_words import (
+    FASTER,
+    HIGHER,
+    LOWER,
+    LOWERS,
+    RAISES,
+    SLOWER,
+    VERDICTS,
+    Document,
+    about,
+    estimate_of,
+    findings,
+    missing,
+    paper_of,
+    shown,
+)
 
 _LONG = 40
 """A cell of more characters gets room to wrap."""
 _RANGED = re.compile(r"([-+.\w]+) (\[[^\]]+\].*)")
 """A number with its interval, which then stands below it."""
-_KINDS = {"raises the ceiling": "raises", "lowers the ceiling": "lowers", "faster": "faster", "slower": "slower"}
+_KINDS = {
+    RAISES: "raises", LOWERS: "lowers", FASTER: "faster", SLOWER: "slower", HIGHER: "raises", LOWER: "lowers",
+}  # fmt: skip
 
 
 def study_page(results: Document, title: str | None = None) -> str:
     """The whole page."""
     script = _template("study.js")
     parts = {
-        "policy": _policy(script),
+        "policy": written_policy([script]),
         "title": _text(title or f"Study {results['study']}"),
         "style": _template("page.css") + _template("study.css"),
         "version": _text(__version__),
@@ -177,7 +193,7 @@ def _table(table: Table, name: str) -> str:
 def _cell(words: str, index: int) -> str:
     if index == 0:
         return f'<th scope="row">{_text(words)}</th>'
-    if words in _KINDS or words == "no difference shown":
+    if words in VERDICTS:
         return f"<td>{_verdict(words)}</td>"
     if ranged := _RANGED.fullmatch(words):
         return f'<td class="figure">{_text(ranged[1])} <span class="interval">{_text(ranged[2])}</span></td>'
@@ -196,11 +212,6 @@ def _verdict(verdict: str) -> str:
 def _text(words: object, limit: int = 120) -> str:
     """Words from anywhere, without a meaning in HTML; nothing stays nothing."""
     return html.escape(numbers.name(str(words), limit)) if str(words) else ""
-
-
-def _policy(script: str) -> str:
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:"
 
 
 def _template(name: str) -> str:

@@ -14,7 +14,8 @@ from scalerl.report.study_downstream import correlation_words, downstream_sets
 
 Document = Mapping[str, Any]
 RAISES, LOWERS, FASTER, SLOWER = "raises the ceiling", "lowers the ceiling", "faster", "slower"
-NONE_SHOWN = "no difference shown"
+HIGHER, LOWER, NONE_SHOWN = "higher at equal compute", "lower at equal compute", "no difference shown"
+VERDICTS = (RAISES, LOWERS, FASTER, SLOWER, HIGHER, LOWER, NONE_SHOWN)
 
 
 def answer(results: Document) -> list[str]:
@@ -37,7 +38,7 @@ def missing(results: Document) -> list[str]:
 
 def findings(results: Document) -> list[str]:
     """The verdicts in sentences."""
-    named = {verdict: names_with(results, verdict) for verdict in (RAISES, LOWERS, FASTER, SLOWER, NONE_SHOWN)}
+    named = {verdict: names_with(results, verdict) for verdict in VERDICTS}
     words = []
     if named[RAISES] or named[LOWERS]:
         parts = [f"raised by {_listed(named[RAISES])}"] if named[RAISES] else []
@@ -49,6 +50,10 @@ def findings(results: Document) -> list[str]:
         parts = [f"faster with {_listed(named[FASTER])}"] if named[FASTER] else []
         parts += [f"slower with {_listed(named[SLOWER])}"] if named[SLOWER] else []
         words.append(f"Only the speed moves: {'; '.join(parts)}.")
+    if named[HIGHER] or named[LOWER]:
+        parts = [f"higher with {_listed(named[HIGHER])}"] if named[HIGHER] else []
+        parts += [f"lower with {_listed(named[LOWER])}"] if named[LOWER] else []
+        words.append(f"At equal compute the value is {'; '.join(parts)}; by ceiling or by speed is not shown.")
     if named[NONE_SHOWN]:
         words.append(f"No difference shown: {_listed(named[NONE_SHOWN])}.")
     return words + [correlation_words(one) for one in downstream_sets(results) if one["correlation"] is not None]

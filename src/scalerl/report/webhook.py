@@ -66,8 +66,10 @@ class Webhook:
                 status = answer.status
         except HTTPError as error:
             return f"the server answered {error.code}"
-        except (OSError, HTTPException, ValueError) as error:
+        except OSError as error:
             return str(getattr(error, "reason", None) or error) or type(error).__name__
+        except (HTTPException, ValueError) as error:  # may quote the address, whose path is a key
+            return type(error).__name__
         return "" if status < 300 else f"the server answered {status}"
 
 
@@ -82,12 +84,12 @@ class _NoRedirect(HTTPErrorProcessor):
 
 
 def checked(url: str) -> str:
-    """A web address, or `InputError`."""
+    """A web address, or `InputError`, which does not repeat it: whoever knows the address can use it."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         usable = False
     if not usable or not url.isprintable() or " " in url:
-        raise InputError("--webhook", url, "an http or https address")
+        raise InputError("--webhook", "*" * len(url), "an http or https address")
     return url

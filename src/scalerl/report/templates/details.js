@@ -21,10 +21,10 @@ const Details = (() => {
     const view = Model.views().find((one) => one.run.id === Model.choices.run);
     if (!view) return fill("run-detail");
     const { fit } = view;
-    if (!Changed.since("run-detail", view.run.id, fit, view.unit?.name, view.run.problem)) return null;
-    if (!fit) return fill("run-detail", el("p", {}, view.run.problem ?? "This run is not measured in this unit of compute."));
+    if (!Changed.since("run-detail", view.run.id, fit, view.unit?.name, view.run.problem, view.run.events)) return null;
+    if (!fit) return fill("run-detail", el("p", {}, view.run.problem ?? "This run is not measured in this unit of compute."), events(view.run));
     const left = el("div", {}, parameters(view), forecasts(view));
-    const right = el("div", {}, diagnostics(fit), windows(view));
+    const right = el("div", {}, diagnostics(fit), windows(view), events(view.run));
     return fill("run-detail", el("p", { class: "muted" }, about(view)), el("div", { class: "columns" }, left, right));
   }
 
@@ -76,6 +76,12 @@ const Details = (() => {
       Numbers.number(one.exponent), Numbers.amount(one.midpoint),
     ]);
     return table([unit.name, "Points", "Ceiling", "Exponent", "Midpoint"], rows, { caption: "The same law on other windows" });
+  }
+
+  function events(run) {
+    if (!run.events.length) return null;
+    const rows = [...run.events].reverse().map((one) => el("li", {}, `${one.message} (${one.time})`));
+    return el("div", {}, el("h3", {}, "What happened"), el("ul", { class: "plain notes" }, rows));
   }
 
   function origin() {

@@ -70,6 +70,8 @@ const Model = (() => {
     return parts.map((part) => part.slice(front, part.length - back).join("/"));
   }
 
+  // The last early sign of trouble, if there was one.
+  const alarm = (run) => run.events?.findLast((one) => ["alarm", "skipped_step"].includes(one.name)) ?? null;
   const fitted = () => (views(), kept.fitted);
   const unitName = () => units().find((unit) => unit.key === choices.unit)?.name ?? "compute";
   const valueName = () => fitted()[0]?.fit.y ?? "value";
@@ -127,7 +129,7 @@ const Model = (() => {
   }
 
   return {
-    take, merge, units, views, fitted, ranked, unitName, valueName, alone, range, forecastAt, choices,
+    take, merge, units, views, fitted, ranked, unitName, valueName, alone, range, forecastAt, alarm, choices,
     comparison: () => whole.comparison?.[choices.unit] ?? null,
     document: () => whole,
   };

@@ -48,9 +48,9 @@ const RunTable = (() => {
 
   function renewRow(view, amount, onToggle) {
     const old = known.get(view.run.id) ?? { row: el("tr"), parts: [], signs: [] };
-    const parts = [view.fit, view.unit?.curve, view.name, view.on, view.run.state, view.run.problem, amount, Style.isDark()];
+    const parts = [view.fit, view.unit?.curve, view.name, view.on, view.run.state, Model.alarm(view.run)?.message, view.run.problem, amount, Style.isDark()];
     if (old.parts.length && parts.every((part, i) => part === old.parts[i])) return;
-    const contents = [{ sign: parts.slice(2, 5).concat(Style.isDark()), make: () => toggle(view, onToggle) }, ...figures(view, amount)];
+    const contents = [{ sign: parts.slice(2, 6).concat(Style.isDark()), make: () => toggle(view, onToggle) }, ...figures(view, amount)];
     const signs = contents.map((content) => JSON.stringify(content));
     if (signs.length !== old.signs.length) old.row.replaceChildren(...contents.map(made));
     else signs.forEach((sign, i) => { if (sign !== old.signs[i]) old.row.children[i].replaceWith(made(contents[i], i)); });
@@ -75,7 +75,9 @@ const RunTable = (() => {
     const state = ["running", "stopped"].includes(view.run.state) ? el("span", { class: "badge" }, view.run.state) : null;
     const button = el("button", { type: "button", class: "toggle", "aria-pressed": String(view.on), "data-run": view.run.id }, Style.swatch(view.index), el("span", {}, view.name));
     button.addEventListener("click", () => onToggle(view.run.id));
-    return state ? el("span", {}, button, " ", state) : button;
+    const alarm = Model.alarm(view.run);
+    const sign = alarm ? el("span", { class: "badge alarm", title: alarm.message }, "alarm") : null;
+    return state || sign ? el("span", {}, button, " ", state, " ", sign) : button;
   }
 
   return { draw };

@@ -24,13 +24,19 @@ const Sections = (() => {
     const ready = Model.fitted();
     const view = ready[0];
     const parts = Model.alone() ? (view ? oneAnswer(view) : waiting(Model.views()[0])) : manyAnswer(ready);
-    renew("answer", [...parts, ...warnings()]);
+    renew("answer", [...parts, ...warnings(), ...alarms()]);
   }
 
   // Runs that cannot be read at the moment: what is shown of them is what was read before.
   function warnings() {
     return Model.views().filter((view) => view.run.warning).map((view) =>
       el("p", { class: "why" }, `${Model.alone() ? "" : `${view.name}: `}${view.run.warning}.`));
+  }
+
+  // The last early sign of trouble of each run; the rest is listed with the run.
+  function alarms() {
+    return Model.views().map((view) => [view, Model.alarm(view.run)]).filter(([, found]) => found).map(([view, found]) =>
+      el("p", { class: "alarm" }, `${Model.alone() ? "" : `${view.name}: `}${found.message}.`));
   }
 
   function waiting(view) {
