@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv chromium bubblewrap check format test test-ray test-vllm demo study bench screenshots clean
+.PHONY: help venv chromium bubblewrap check format test test-ray test-vllm faults fuzz demo study bench screenshots clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/'
@@ -35,11 +35,12 @@ chromium: ## Debian's chromium for the browser tests (SCALERL_NO_BROWSER=1 leave
 bubblewrap: ## the sandbox for model-written code (SCALERL_NO_SANDBOX=1 leaves its tests out)
 	@scripts/install_bubblewrap.sh
 
-check: venv ## ruff, mypy, import-linter
+check: venv ## ruff (with its security rules), mypy, import-linter, and known vulnerabilities of the installed packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/audit.py
 
 format: venv ## let ruff repair and format
 	$(BIN)/ruff check --fix .
@@ -57,9 +58,18 @@ $(VLLM_STAMP): scripts/install_vllm.sh
 	@PYTHON=$(PYTHON) scripts/install_vllm.sh $(VLLM_VENV) --scalerl
 	@touch $@
 
-test-vllm: $(VLLM_STAMP) ## the engine's contract against vLLM, in an environment of its own (.venv-vllm)
+test-vllm: $(VLLM_STAMP) ## the engine's contract against vLLM, and vLLM under Ray, in an environment of its own (.venv-vllm)
 	SCALERL_VLLM=1 $(VLLM_VENV)/bin/python -m pytest -q -m vllm --durations 8 -W "ignore:Unclosed context:ResourceWarning" \
-		tests/pipeline/engines tests/cli/test_train_vllm.py  # the warning is of vLLM
+		tests/pipeline/engines tests/pipeline/cluster/test_vllm.py tests/cli/test_train_vllm.py  # the warning is of vLLM
+
+faults: venv bubblewrap ## everything that can break, by force: 200 runs killed, every write failed, power cuts, Ray actors killed (two hours)
+	$(BIN)/python -m tests.faults --runs 200 --out faults.jsonl --summary benchmarks/results/faults.json
+	SCALERL_POWER_CUTS=20 $(BIN)/python -m pytest -q -s tests/faults/test_power_cut.py
+	SCALERL_LONG=1 $(BIN)/python -m pytest -q tests/pipeline/cluster/test_faults.py
+
+fuzz: venv ## a million inputs for every reader, config loader, verifier and the watch server (hours)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
+	$(BIN)/python scripts/fuzz.py
 
 demo: venv ## forecast the paper's 8B curve; then train at laptop scale, and forecast the end from the first half
 	@mkdir -p demo

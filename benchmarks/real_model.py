@@ -2,13 +2,14 @@
 
     (the model and smollm2/problems.jsonl: docs/models.md)
     sh benchmarks/install_trl.sh /tmp/trl
-    python benchmarks/real_model.py --trl-python /tmp/trl/bin/python       # a quarter of an hour on an idle machine
+    python benchmarks/real_model.py --trl-python /tmp/trl/bin/python       # half an hour on an idle machine
 
 Both sides train SmolLM2-135M in float32 on the word problems of examples/smollm2, in its own chat template: the same
 prompts, 8 of them with 8 rollouts of at most 42 tokens, temperature 1, CISPO, one update for each batch, every rollout
 in the loss. As in vs_trl.py, whose sides these are: turn by turn, two threads each, the first step of a turn not
 counted. Tokens are those that were written. TRL has no forced interruption, so neither side has one here.
-Peak memory is that of a run of examples/smollm2/scale.toml, generator and trainer together.
+Peak memory is that of a run of examples/smollm2/scale.toml, generator and trainer together: three steps of one, or
+with `--memory-of RUN` one that has been trained.
 benchmarks/results/real_model.json keeps the figures; exit code 1 when a limit is missed.
 """
 
@@ -49,9 +50,10 @@ OWN = (
 )  # fmt: skip
 """ScaleRL's recipe where TRL has the same. So small a rate leaves the lengths of rollouts as they are."""
 THEIRS: dict[str, Any] = {
-    "per_device_train_batch_size": PROMPTS * ROLLOUTS, "num_generations": ROLLOUTS,
+    "per_device_train_batch_size": ROLLOUTS, "gradient_accumulation_steps": PROMPTS, "num_generations": ROLLOUTS,
     "max_completion_length": MAX_TOKENS, "learning_rate": 1e-8,
 }  # fmt: skip
+"""One prompt's rollouts at a time, generated together: all 64 at once took TRL 10.7 GB and two minutes a step."""
 
 
 def config(model: Path) -> RunConfig:
@@ -87,30 +89,26 @@ def compare(options: argparse.Namespace) -> dict[str, dict[str, float]]:
         for turn in range(options.repeats):
             sides["TRL"].append(theirs.steps(THREADS, options.steps))
             sides["ours"].append(ours.steps(options.steps))
-            print(f"  turn {turn + 1} of {options.repeats}, load {os.getloadavg()[0]:.1f}", flush=True)
+            steps = ", ".join(f"{name} {statistics.median(found[-1].step_s):.1f} s" for name, found in sides.items())
+            print(f"  turn {turn + 1} of {options.repeats}: {steps}, load {os.getloadavg()[0]:.1f}", flush=True)
     return {name: speed(chunks) for name, chunks in sides.items()}
 
 
-def peak_gb(model: Path) -> float:
-    """Of `scalerl train` with that scale, three steps and a short evaluation: both its processes together."""
+def short_run_gb(model: Path) -> float:
+    """Of `scalerl train` with that scale, three steps and a short evaluation."""
     with tempfile.TemporaryDirectory() as scratch:
         sets = [
             f"scale.model.name='{model}'", "scale.budget.amount=3", "scale.evaluation.problems=4",
             "scale.evaluation.samples=1", "scale.evaluation.every=100",
         ]  # fmt: skip
-        command = [
-            sys.executable,
-            "-m",
-            "scalerl",
-            "train",
-            "--scale",
-            str(SCALE),
-            "--out",
-            f"{scratch}/run",
-            "--no-live",
-        ]
-        subprocess.run([*command, *(part for one in sets for part in ("--set", one))], check=True)
-        lines = RunDirectory.open(f"{scratch}/run").metrics.read()
+        command = [sys.executable, "-m", "scalerl", "train", "--scale", str(SCALE), "--out", f"{scratch}/run"]
+        subprocess.run([*command, "--no-live", *(part for one in sets for part in ("--set", one))], check=True)
+        return peak_gb(Path(scratch) / "run")
+
+
+def peak_gb(run: Path) -> float:
+    """Of both processes together, over all steps."""
+    lines = RunDirectory.open(run).metrics.read()
     parts = ("trainer_memory_bytes", "generator_memory_bytes")
     return sum(max(line[part] or 0 for line in lines) for part in parts) / 1024**3
 
@@ -121,8 +119,9 @@ def main() -> int:
     parser.add_argument("--model", type=Path, default=Path("smollm2/sft"), help="folder of the policy")
     parser.add_argument("--repeats", type=int, default=5, help="turns of each side")
     parser.add_argument("--steps", type=int, default=4, help="steps of a turn, the first of them not counted")
+    parser.add_argument("--memory-of", type=Path, help="run directory whose peak memory is meant")
     options = parser.parse_args()
-    memory_gb = peak_gb(options.model)
+    memory_gb = short_run_gb(options.model) if options.memory_of is None else peak_gb(options.memory_of)
     sides = compare(options)
     ratio = sides["ours"]["tokens_per_s"] / sides["TRL"]["tokens_per_s"]
     for name, side in sides.items():

@@ -4,13 +4,14 @@
     python benchmarks/scale.py --steps 30 --repeats 1 --sizes 1,10
 
   overhead    the same `laptop` run with one generator on `local` and on `ray`, in turn: seconds of a step, ratio within
-              each repeat (limit 1.10)
+              each repeat (limit 1.10); and with a policy of 3M parameters, whose step takes seconds: what Ray costs
+              is by message and by process, not by FLOP
   generators  the same run on `ray` with two: rollouts per second. With two cores there is nothing to gain, because the
               trainer needs one of them: it is here to be measured on larger machines
   simulator   what `scalerl plan` makes of each of these runs from its own rates: seconds of a step against the measured
               ones (limit 15 %); benchmarks/plan_check.py asks more of it
   weights     seconds from the trainer's tensors to a generator's, by the size of the policy (float32), through shared
-              memory (`local`) and through Ray's object store (`ray`)
+              memory (`local`), through Ray's object store (`ray`), and over a wire (`direct`, gloo)
 benchmarks/results/scale.json keeps everything, the load of the machine included.
 """
 
@@ -41,6 +42,7 @@ from scalerl.pipeline.launch.ray.drive import train_on_ray
 from scalerl.pipeline.observe import Silent
 from scalerl.pipeline.session import train
 from scalerl.pipeline.weights import Parcel, SharedWeights
+from scalerl.pipeline.wire import End, Exchange, Receiving
 from scalerl.plan.likeness import like
 from scalerl.plan.simulate import simulate
 
@@ -51,8 +53,15 @@ ALL_RUNS = ["scale.evaluation.every=1000000", "scale.evaluation.problems=8", "sc
 VARIANTS = {
     "local": ['scale.launcher.kind="local"'],
     "ray": ['scale.launcher.kind="ray"'],
+    "ray, direct": ['scale.launcher.kind="ray"', "scale.launcher.transfer=direct"],
     "ray, 2 generators": ['scale.launcher.kind="ray"', "scale.launcher.generators=2"],
 }
+LARGE = [
+    "scale.model.width=256", "scale.model.layers=4", "scale.model.heads=8", "scale.model.feed_forward=768",
+    "scale.warm_start.steps=20",
+]  # fmt: skip
+LARGE_STEPS = 12
+VARIANTS |= {f"{name}, 3M": [*VARIANTS[name], *LARGE] for name in ("local", "ray")}
 MILLIONS = (1.0, 10.0, 50.0, 135.0)
 TIMES = 5
 
@@ -78,6 +87,7 @@ class Watching(Silent):
 
 def measure(variant: str, steps: int) -> Speed:
     run_in = 18  # two rounds of the pipeline, k = 8
+    steps = min(steps, LARGE_STEPS) if variant.endswith("3M") else steps
     overrides = [*ALL_RUNS, *VARIANTS[variant], f"scale.budget.amount={run_in + steps}"]
     run: RunConfig = load_run("scalerl", "laptop", overrides=overrides).config
     with tempfile.TemporaryDirectory() as place:
@@ -165,14 +175,53 @@ def fetch(link: Connection, lock: Lock, millions: float) -> None:
     shared.close()
 
 
+def through_wire(millions: float) -> list[float]:
+    context = get_context("spawn")
+    weights, times = tensors(millions), []
+    exchange = Exchange("127.0.0.1", 1, "gloo")
+    exchange.publish(weights, 0)
+    wire = exchange.lay()
+    here, there = context.Pipe()
+    process = context.Process(target=ask, args=(there, wire.end, millions), daemon=True)
+    process.start()
+    here.recv()
+    for version in range(1, TIMES + 2):
+        started = time.perf_counter()
+        exchange.publish(weights, version)
+        wire.answer()
+        here.send(version)
+        here.recv()
+        times.append(time.perf_counter() - started)
+    here.send(None)
+    process.join()
+    wire.cut()
+    return times[1:]
+
+
+def ask(link: Connection, end: End, millions: float) -> None:
+    torch.set_num_threads(1)
+    own = tensors(millions)
+    link.send("ready")
+    wire = Receiving(end, 1, torch.device("cpu"))
+    while link.recv() is not None:
+        came = wire.receive()
+        assert came is not None
+        for name, tensor in came[1]:
+            own[name].copy_(tensor)
+        link.send("loaded")
+
+
 def measure_weights(sizes: list[float]) -> list[dict[str, Any]]:
     rows = []
     cluster = Cluster.connect(None, [{"CPU": 1.0}])
     try:
         cluster.place([{"CPU": 1.0}], print)
         for millions in sizes:
-            ray, local = through_ray(cluster, millions), through_memory(millions)
-            rows.append({"millions": millions, "ray_s": statistics.median(ray), "local_s": statistics.median(local)})
+            ways = {
+                "ray_s": through_ray(cluster, millions), "direct_s": through_wire(millions),
+                "local_s": through_memory(millions),
+            }  # fmt: skip
+            rows.append({"millions": millions} | {name: statistics.median(times) for name, times in ways.items()})
     finally:
         cluster.close()
     return rows
@@ -186,21 +235,34 @@ def show(runs: dict[str, list[Speed]], weights: list[dict[str, Any]]) -> dict[st
         errors[name] = statistics.median(one.simulated_s / one.step_s - 1 for one in each)
         idle = f"{middle.generator_idle:>8.0%} {middle.trainer_idle:>8.0%}"
         print(f"{name:<20} {middle.step_s:>7.3f}s {middle.rollouts_per_s:>11.0f} {idle} {errors[name]:>+10.1%}")
-    ratios = [ray.step_s / local.step_s for local, ray in zip(runs["local"], runs["ray"], strict=True)]
-    two = [one.step_s / other.step_s for one, other in zip(runs["ray"], runs["ray, 2 generators"], strict=True)]
+    ratios = _ratios(runs["ray"], runs["local"])
+    large = _ratios(runs["ray, 3M"], runs["local, 3M"])
+    direct = _ratios(runs["ray, direct"], runs["local"])
+    two = _ratios(runs["ray"], runs["ray, 2 generators"])
     overhead, worst = statistics.median(ratios), max(abs(error) for error in errors.values())
     missed = _missed(overhead, OVERHEAD_LIMIT)
     print(f"Ray against local: {overhead:.2f}x the time of a step, limit {OVERHEAD_LIMIT:.2f}x{missed}")
+    print(f"the same with transfer=direct: {statistics.median(direct):.2f}x")
+    found = statistics.median(large)
+    print(f"the same with 3M parameters: {found:.2f}x, limit {OVERHEAD_LIMIT:.2f}x{_missed(found, OVERHEAD_LIMIT)}")
     print(f"two generators against one: {statistics.median(two):.2f}x the rollouts on {os.cpu_count()} cores")
     print(f"simulator: largest error {worst:.1%}, limit {SIMULATOR_LIMIT:.0%}{_missed(worst, SIMULATOR_LIMIT)}")
-    print(f"\n{'parameters':>10} {'local':>10} {'ray':>10}")
+    print(f"\n{'parameters':>10} {'local':>10} {'ray':>10} {'direct':>10}")
     for row in weights:
-        print(f"{row['millions']:>9g}M {row['local_s'] * 1e3:>8.1f}ms {row['ray_s'] * 1e3:>8.1f}ms")
+        times = " ".join(f"{row[name] * 1e3:>8.1f}ms" for name in ("local_s", "ray_s", "direct_s"))
+        print(f"{row['millions']:>9g}M {times}")
     return {
-        "overhead": overhead, "overheads": ratios, "overhead_limit": OVERHEAD_LIMIT, "two_generators": two,
+        "overhead": overhead, "overheads": ratios, "overhead_limit": OVERHEAD_LIMIT, "overheads_3m": large,
+        "overheads_direct": direct,
+        "two_generators": two,
         "simulator_errors": errors, "simulator_limit": SIMULATOR_LIMIT,
         "met": overhead <= OVERHEAD_LIMIT and worst <= SIMULATOR_LIMIT,
     }  # fmt: skip
+
+
+def _ratios(ones: list[Speed], others: list[Speed]) -> list[float]:
+    """Of the steps, within each repeat."""
+    return [one.step_s / other.step_s for one, other in zip(ones, others, strict=True)]
 
 
 def _missed(value: float, limit: float) -> str:

@@ -24,7 +24,8 @@ COVERAGE = (0.70, 0.90)
 ERROR = 0.03
 SAVED = 0.40
 ORDER = (
-    "leave_one_out", "recipes", "batch", "rollouts_per_prompt", "generation_length", "model_size", "k", "clip_high",
+    "leave_one_out", "recipes", "forward", "fp32_head", "batch", "rollouts_per_prompt", "generation_length",
+    "model_size", "k", "clip_high",
 )  # fmt: skip
 
 Document = dict[str, Any]
@@ -47,7 +48,8 @@ def forecasts(documents: dict[str, Document], *, single: bool) -> list[Document]
         pooled = {row["cell"] for row in found if row["seed"] is None}
         for row in found:
             if (row["seed"] is not None) if single else (row["seed"] is None or row["cell"] not in pooled):
-                rows[(row["cell"], row["seed"], row["value"], row["actual"])] = row
+                same = row["seed"], row["actual"], row["compute"]  # the same curve, bit for bit, counts once
+                rows.setdefault(same, row | {"study": document["study"]})
     return list(rows.values())
 
 
@@ -86,6 +88,16 @@ def table(document: Document) -> Iterator[str]:
         yield f"| {choice['cell']} | {choice['verdict']} | {' | '.join(differences)} | {paper} |"
 
 
+def forecast_table(rows: list[Document]) -> Iterator[str]:
+    """Every cell: foretold from the first half, what came, and whether the interval held."""
+    yield "| study | cell | foretold, 80 % interval | came | |"
+    yield "|---|---|---|---|---|"
+    for row in rows:
+        interval = f"{row['value']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+        held = "inside" if row["inside"] else "**outside**"
+        yield f"| {row['study']} | {row['cell']} | {interval} | {row['actual']:.3f} | {held} |"
+
+
 def plain(estimate: Document) -> str:
     return f"{estimate['value']:.2f} [{estimate['low']:.2f}, {estimate['high']:.2f}]"
 
@@ -98,6 +110,7 @@ def main() -> int:
     if "--markdown" in sys.argv:
         for name, document in documents.items():
             print(f"\n### {name}\n", *table(document), sep="\n")
+        print("\n### forecasts\n", *forecast_table(forecasts(documents, single=False)), sep="\n")
         return 0
     cells, runs = (summary(forecasts(documents, single=single)) for single in (False, True))
     raced = races(documents)

