@@ -15,12 +15,15 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from scalerl.policy.processor import spare_broken_units
+
 settings.register_profile("same-everywhere", derandomize=True, deadline=None)
 settings.load_profile("same-everywhere")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "vllm: needs vLLM (make test-vllm)")
+    spare_broken_units()  # torch is used for other things before the first test in bfloat16; other workers inherit it
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
