@@ -25,7 +25,7 @@ ERROR = 0.03
 SAVED = 0.40
 ORDER = (
     "leave_one_out", "recipes", "forward", "fp32_head", "batch", "rollouts_per_prompt", "generation_length",
-    "model_size", "k", "clip_high",
+    "model_size", "k", "staleness", "clip_high",
 )  # fmt: skip
 
 Document = dict[str, Any]
