@@ -17,6 +17,7 @@ from scalerl import numbers
 from scalerl.curves.laws import sigmoid
 from scalerl.report import palette
 from scalerl.report.figures import save
+from scalerl.report.own_run import unit_name
 from scalerl.report.study_downstream import downstream_sets, ends_of, labelled
 from scalerl.report.study_words import FASTER, HIGHER, LOWER, LOWERS, RAISES, SLOWER, Document
 
@@ -96,10 +97,12 @@ def _draw_curves(results: Document, cells: Sequence[Document], grid: Sequence[Ax
         axes.spines[["top", "right"]].set_visible(False)
     for axes in grid[len(cells) :]:
         axes.set_visible(False)
-    grid[0].set_ylabel(numbers.name(results["value_name"], 40), fontsize=8, parse_math=False)
-    grid[0].set_xlabel(
-        f"{numbers.name(results['compute_name'], 40)}; grey: {base['name']}", fontsize=8, parse_math=False
-    )
+    for axes in grid[: len(cells) : COLUMNS]:
+        axes.set_ylabel(numbers.name(results["value_name"], 40), fontsize=8, parse_math=False)
+    words = f"{numbers.name(unit_name(results['compute_name']), 40)}; grey: {base['name']}"
+    for axes in grid[max(0, len(cells) - COLUMNS) : len(cells)]:  # the lowest of each column
+        axes.tick_params(labelbottom=True)
+        axes.set_xlabel(words, fontsize=8, parse_math=False)
 
 
 def _draw_cell(axes: Axes, cell: Document, colour: str, style: str) -> None:
