@@ -50,7 +50,9 @@ def installed() -> dict[str, str | None]:
     return found | {_ENGINE: engine and engine.partition("+")[0]}
 
 
-def check_cluster(run: RunConfig, address: str | None, tell: Callable[[Finding], None]) -> bool:
+def check_cluster(
+    run: RunConfig, address: str | None, tell: Callable[[Finding], None], patience_s: float | None = None
+) -> bool:
     """Tell of each check as it is done; whether all are well. `run` is the smoke run: a step or two."""
     notices: list[str] = []
     try:
@@ -59,7 +61,7 @@ def check_cluster(run: RunConfig, address: str | None, tell: Callable[[Finding],
         tell(Finding("engine", ok=False, text=str(error)))
         return False
     try:
-        with connected(address, run, notices.append) as cluster:
+        with connected(address, run, notices.append, patience_s) as cluster:
             own = "one of its own on this machine" if address is None else f"at {address}"
             tell(Finding("cluster", ok=True, text=f"Ray {installed()['ray']}, {own}; {_nodes(cluster)}"))
             versions = _versions(cluster, run)
