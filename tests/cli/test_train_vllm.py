@@ -133,7 +133,7 @@ def test_a_policy_that_vllm_cannot_load(run: Run, vllm_processes: Callable[[], s
     policy_of("NobodyKnowsForCausalLM")
     started = time.monotonic()
     ran = run("train", *tiny_options(PRETRAINED), *VLLM)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30  # vLLM alone takes as long to start, and the policy is not even read
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("scalerl: error: ")
     assert "NobodyKnowsForCausalLM" in ran.err

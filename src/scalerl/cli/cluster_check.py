@@ -54,7 +54,11 @@ def cluster_check(
         if not json:
             typer.echo(_line(finding), err=True)
 
-    fine = check_cluster(resolve(asked).config, address, tell, where.patience_s)
+    def notice(text: str) -> None:
+        if not json:
+            typer.echo(f"note: {text}", err=True)
+
+    fine = check_cluster(resolve(asked).config, address, tell, where.patience_s, notice)
     code = 0 if fine else FAILED
     if json:
         return Outcome(to_json({"ok": fine, "findings": [asdict(finding) for finding in findings]}), code=code)

@@ -232,10 +232,11 @@ def test_what_can_never_be_placed_is_refused_within_seconds(
     run = make_run('scale.launcher.kind="ray"', "scale.launcher.threads=2", "scale.launcher.generators=2")
     halves = [Node(name, name, {"CPU": 3.0}) for name in ("one", "two")]
     monkeypatch.setattr(Cluster, "nodes", lambda _: halves)
+    monkeypatch.setattr(clusters, "FREE_S", 600.0)
     started = time.monotonic()
     with pytest.raises(InputError, match=r"places for 2 of 3 actors \(3 with 2 CPU\).* nodes of 3 CPU; 3 CPU"):
         train_on_ray(run, tmp_path / "run", watcher=heard(), address=address)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60  # nobody was waited for
     assert not (tmp_path / "run").exists()
 
 
@@ -307,5 +308,6 @@ def test_cluster_check(address: str, tmp_path: Path, gone: Any) -> None:
     started = time.monotonic()
     done = scalerl("cluster-check", "--address", address, *gpu, "--patience", "20", folder=tmp_path)
     assert (done.returncode, time.monotonic() - started > 20) == (1, True)
+    assert "note: waiting up to 20 s for 1 GPU more" in done.stderr
     for name in ("TrainerActor", "PolicyGenerator", "Probe"):
         assert gone(name)
