@@ -102,6 +102,20 @@ def test_an_architecture_that_vllm_does_not_know(
     assert not Path("new").exists()
 
 
+def test_a_policy_from_a_hub_is_looked_at_before_step_0(
+    install: Callable[..., None], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the download, but before there is a run directory or a process."""
+    install("0.32.0")
+    monkeypatch.setattr(known, "known_architectures", lambda: frozenset({"LlamaForCausalLM"}))
+    monkeypatch.setattr("scalerl.policy.load.resolve", lambda _: Path("policy"))
+    policy_of("NobodyKnowsForCausalLM")
+    ran = run("train", *tiny_options(PRETRAINED.replace("./policy", "somebody/policy")), *VLLM)
+    assert (ran.code, ran.out) == (2, "")
+    assert "got 'NobodyKnowsForCausalLM'; allowed: one that vLLM 0.32.0 knows" in ran.err
+    assert not Path("new").exists()
+
+
 @pytest.mark.parametrize("architecture", ["LlamaForCausalLM", "ArceeForCausalLM"])
 def test_an_architecture_that_vllm_may_know_is_left_to_it(
     architecture: str, install: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
