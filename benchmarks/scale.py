@@ -1,7 +1,7 @@
 """What scaling out costs and brings on this machine: Ray against `local`, one and two generators, weights on their way.
 
     python benchmarks/scale.py               # fifteen minutes on an idle machine; exit code 1 if a limit is missed
-    python benchmarks/scale.py --steps 30 --repeats 1 --sizes 1,10
+    python benchmarks/scale.py --steps 30 --repeats 1 --sizes 1,10 --out /tmp/scale.json
 
   overhead    the same `laptop` run with one generator on `local` and on `ray`, in turn: seconds of a step, ratio within
               each repeat (limit 1.10); and with a policy of 3M parameters, whose step takes seconds: what Ray costs
@@ -274,6 +274,9 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--sizes", default=",".join(f"{size:g}" for size in MILLIONS), help="millions of parameters")
+    parser.add_argument(
+        "--out", type=Path, default=RESULTS, help="a trial should not replace the figures that are kept"
+    )
     arguments = parser.parse_args()
     weights = measure_weights([float(size) for size in arguments.sizes.split(",")])
     runs: dict[str, list[Speed]] = {name: [] for name in VARIANTS}
@@ -285,7 +288,7 @@ def main() -> int:
     machine = {"python": platform.python_version(), "machine": platform.machine(), "cores": os.cpu_count()}
     kept = {name: [asdict(one) for one in each] for name, each in runs.items()}
     document = {"machine": machine, "steps": arguments.steps, "runs": kept, "weights": weights, **found}
-    RESULTS.write_text(json.dumps(document, indent=1) + "\n")
+    arguments.out.write_text(json.dumps(document, indent=1) + "\n")
     return 0 if found["met"] else 1
 
 

@@ -28,9 +28,9 @@ sleep 20
 if [ "$SLURM_NNODES" -gt 1 ]; then
     srun --nodes=$((SLURM_NNODES - 1)) --ntasks=$((SLURM_NNODES - 1)) --exclude="$head" \
         ray start --address="$address" --num-cpus="$SLURM_CPUS_PER_TASK" --block &
-    sleep 20
 fi
 
+# --patience: the other nodes may still be on their way.
 on_head=(srun --overlap --nodes=1 --ntasks=1 -w "$head")
-"${on_head[@]}" scalerl cluster-check --address "$address" "${GPUS[@]}" --set scale.model.heads=2
-"${on_head[@]}" scalerl train --launcher ray --address "$address" "${GPUS[@]}" "$@"
+"${on_head[@]}" scalerl cluster-check --address "$address" --patience 300 "${GPUS[@]}" --set scale.model.heads=2
+"${on_head[@]}" scalerl train --launcher ray --address "$address" --patience 60 "${GPUS[@]}" "$@"

@@ -147,6 +147,36 @@ def test_like_a_run(run: Run, tmp_path: Path) -> None:
     assert "no GPU was measured" not in " ".join(wide.out.split())
 
 
+def test_like_a_run_on_its_own_devices(run: Run, tmp_path: Path) -> None:
+    """As many as it had, split as they were; others only if they are asked for. It is said which."""
+    overrides = ['scale.launcher.kind="ray"', "scale.launcher.generators=3", "scale.launcher.trainers=2"]
+    config = load_run("scalerl", "laptop", overrides=overrides).config
+    with RunDirectory.hold(tmp_path / "measured", config, resume=False) as directory:
+        for step in range(1, 40):
+            directory.metrics.append(measured_line(step))
+    like = ("plan", "--like", tmp_path / "measured", "--simulate", "9")
+    own = run(*like, "--json").document
+    assert (own["best"]["generating"], own["best"]["training"], own["splits"]) == (3, 2, None)
+    assert (own["measured"]["generating"], own["measured"]["training"]) == (3, 2)
+    assert "like a measured run, on its own 5 devices" in " ".join(run(*like).out.split())
+    best = run(*like, "--split", "best", "--json").document
+    assert {one["generating"] + one["training"] for one in best["splits"]} == {5}
+    assert "on 2 devices (the run had 3:2)" in " ".join(run(*like, "--gpus", "2").out.split())
+    assert "on 3 devices (the run had 3:2)" in " ".join(run(*like, "--split", "2:1").out.split())
+
+
+@pytest.mark.parametrize("columns", ["80", "40"])
+def test_no_figure_is_cut(run: Run, one: Path, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    ran = run(*SMALL, "--gpus", "4", "--compare", "--curve", one, "--price", "3", "--steps", "4000")
+    assert ran.code == 0, ran.err
+    assert "\u2026" not in ran.out
+    tables = [line for line in ran.out.splitlines() if "%" in line and "." in line]
+    assert len(tables) > 5
+    if columns == "80":
+        assert max(len(line) for line in ran.out.splitlines()) <= 80
+
+
 def measured_line(step: int) -> dict[str, Any]:
     """The generator is never idle: 9,000 tokens take .2 s; the trainer trains for .1 s and waits for the rest."""
     roles = {"generation": (0.2, 9000), "training": (0.2, 11000), "evaluation": (0.0, 0)}

@@ -10,6 +10,8 @@ import torch
 
 from scalerl.config import RunConfig, load_run
 
+from .laptop_like import LaptopLike
+
 torch.set_num_threads(1)  # many small tensors; results must not depend on the machine
 
 TINY = [
@@ -41,3 +43,8 @@ def make_run() -> MakeRun:
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Warm starts are trained once for all tests."""
     return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def laptop_like(make_run: MakeRun, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> LaptopLike:
+    return LaptopLike(make_run, cache, tmp_path_factory.mktemp("laptop-like"))

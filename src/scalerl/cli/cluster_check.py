@@ -13,7 +13,7 @@ import typer
 from scalerl.cli import options
 from scalerl.cli.output import Outcome, to_json
 from scalerl.cli.settings import Asked, resolve
-from scalerl.cli.train import check_installed
+from scalerl.cli.train import check_installed, place_of
 
 if TYPE_CHECKING:
     from scalerl.pipeline.launch.ray.check import Finding
@@ -28,12 +28,14 @@ SMOKE = (
 
 def cluster_check(
     address: options.Address = None,
+    patience: options.Patience = None,
     trainers: options.Trainers = None,
     generators: options.Generators = None,
     sets: options.Sets = None,
     json: options.Json = False,
 ) -> Outcome:
     """Look at a Ray cluster before a run: nodes, versions, room for the actors, and two steps of a small run."""
+    where = place_of(address, patience)
     check_installed()
     from scalerl.pipeline.launch.ray.cluster import check_address
 
@@ -52,7 +54,11 @@ def cluster_check(
         if not json:
             typer.echo(_line(finding), err=True)
 
-    fine = check_cluster(resolve(asked).config, address, tell)
+    def notice(text: str) -> None:
+        if not json:
+            typer.echo(f"note: {text}", err=True)
+
+    fine = check_cluster(resolve(asked).config, address, tell, where.patience_s, notice)
     code = 0 if fine else FAILED
     if json:
         return Outcome(to_json({"ok": fine, "findings": [asdict(finding) for finding in findings]}), code=code)

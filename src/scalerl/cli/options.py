@@ -308,6 +308,14 @@ Address = Annotated[
         help="The Ray cluster: auto, or HOST:PORT. Default: one of its own on this machine.",
     ),
 ]  # fmt: skip
+Patience = Annotated[
+    str | None,
+    typer.Option(
+        "--patience", metavar="S", rich_help_panel=WHERE,
+        help="With --address: seconds to wait for room, also on nodes that may still join. Default: 10, and none for "
+        "what no node has.",
+    ),
+]  # fmt: skip
 OutFolder = Annotated[
     str | None,
     typer.Option(

@@ -53,7 +53,7 @@ def plan(
     active_params: own.ActiveParams = None,
     gpus: own.PlanGpus = None,
     hardware: own.Hardware = None,
-    split: own.Split = "best",
+    split: own.Split = None,
     gpus_per_generator: own.PerGenerator = None,
     like: own.LikeRun = None,
     sets: own.PlanSets = None,
@@ -91,7 +91,7 @@ def plan(
         refused |= {"--length": length, "--max-length": max_length, "--interrupt": interrupt}
         asked.refuse_with_like({**refused, "--gpus-per-generator": gpus_per_generator})
         likeness, question = asked.like_run(like, pipe)
-        total = total or 2
+        total, split_given = asked.devices_like(likeness, total, split, split_given)
     else:
         responses = asked.Responses(length, max_length, spread, interrupt, prompt_length)
         question = asked.question_of(params, active_params, hardware, gpus_per_generator, pipe, responses, sets or ())
@@ -220,7 +220,7 @@ def document_of(answer: Answer) -> Document:
         "assumptions": None if like else {item.name: getattr(question.assumptions, item.name)
                                           for item in fields(question.assumptions)},
         "rates": asdict(like.rates) if like else None,
-        "measured": asdict(like.measured) if like else None,
+        "measured": _measured_document(like) if like else None,
         "best": answer.best.to_dict(),
         "splits": None if answer.splits is None else [one.to_dict() for one in answer.splits.tried],
         "modes": [one.to_dict() for one, _ in answer.modes] or None,
@@ -232,3 +232,7 @@ def document_of(answer: Answer) -> Document:
             "bill": None if answer.reached[0] is None else asdict(answer.reached[0]),
         },
     }  # fmt: skip
+
+
+def _measured_document(like: Likeness) -> Document:
+    return asdict(like.measured) | {"generating": like.question.generating, "training": like.question.training}

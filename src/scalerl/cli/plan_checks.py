@@ -74,10 +74,10 @@ def spending_of(
     )
 
 
-def split_of(text: str, gpus: str | None) -> tuple[int | None, tuple[int, int] | None]:
+def split_of(text: str | None, gpus: str | None) -> tuple[int | None, tuple[int, int] | None]:
     """GPUs in all, and how they are split; None: the best is to be found."""
     total = None if gpus is None else whole("--gpus", gpus)
-    if text == "best":
+    if text is None or text == "best":
         return total, None
     parts = text.split(":")
     if len(parts) != 2:
@@ -132,6 +132,17 @@ def like_run(path: str, pipe: Pipe) -> tuple[Likeness, Question]:
 
     likeness = like(path)
     return likeness, _changed(likeness, pipe)
+
+
+def devices_like(
+    likeness: Likeness, total: int | None, text: str | None, split: tuple[int, int] | None
+) -> tuple[int, tuple[int, int] | None]:
+    """Those that were asked for; otherwise as many as the run had, split as they were there unless the best is asked
+    for (`text`)."""
+    if total is not None:
+        return total, split
+    run = likeness.question
+    return run.devices, (run.generating, run.training) if text is None else None
 
 
 def _changed(likeness: Likeness, pipe: Pipe) -> Question:

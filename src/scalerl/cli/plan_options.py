@@ -19,12 +19,22 @@ PlanParams = Annotated[str | None, _option("--params", "N", SIZE, "Parameters of
 ActiveParams = Annotated[
     str | None, _option("--active-params", "N", SIZE, "Of a mixture of experts: parameters that a token uses.")
 ]
-PlanGpus = Annotated[str | None, _option("--gpus", "N", SIZE, "GPUs in all. Default: what --split adds up to.")]
+PlanGpus = Annotated[
+    str | None,
+    _option("--gpus", "N", SIZE, "GPUs in all. Default: what --split adds up to; with --like, as in the run."),
+]
 Hardware = Annotated[
     str | None, _option("--hardware", "NAME", SIZE, "a100, h100, h200, b200, gb200 or cpu-core. Default: h100.")
 ]
 Split = Annotated[
-    str, _option("--split", "best|G:T", SIZE, "GPUs that generate and that train, e.g. 64:16; best: search for it.")
+    str | None,
+    _option(
+        "--split",
+        "best|G:T",
+        SIZE,
+        "GPUs that generate and that train, e.g. 64:16; best: search for it. Default: best; with --like and no --gpus, "
+        "as in the run.",
+    ),
 ]
 PerGenerator = Annotated[
     str | None,
@@ -35,7 +45,10 @@ PerGenerator = Annotated[
 LikeRun = Annotated[
     str | None,
     _option(
-        "--like", "RUN", SIZE, "Take times and lengths from a run directory (launcher local) instead of a datasheet."
+        "--like",
+        "RUN",
+        SIZE,
+        "Take times and lengths from a run directory (launcher local or ray) instead of a datasheet.",
     ),
 ]
 PlanSets = Annotated[

@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -20,12 +20,14 @@ from scalerl.report.plain import Printable
 if TYPE_CHECKING:
     from scalerl.cli.plan import Answer
     from scalerl.plan import Outcome
+    from scalerl.plan.likeness import Likeness
     from scalerl.plan.money import Bill
 
 NOT_MEASURED = (
     "the times follow from datasheets and assumed efficiencies: no GPU was measured; --like RUN uses a measured run"
 )
-BAR = 24
+BAR, _SHORT_BAR = 20, 5
+_WIDEST = 400
 MODES = {"pipeline": "PipelineRL", "ppo_off_policy": "PPO-off-policy", "sync": "sync"}
 GENERATOR_WORDS = {
     "writing": "write tokens",
@@ -73,17 +75,25 @@ def parts_of(answer: Answer) -> list[RenderableType]:
     return [Printable(part) for part in parts]
 
 
-def _headed(heading: str, table: RenderableType) -> list[RenderableType]:
-    return [Text(heading, style="bold"), table, Text("")]
+def _headed(heading: str, table: Table) -> list[RenderableType]:
+    return [Text(heading, style="bold"), Uncut(table), Text("")]
 
 
 def title(answer: Answer) -> str:
     question, best = answer.question, answer.best
     what = f"{numbers.amount(question.model.parameters)} parameters on {best.devices:,} x {question.device.name}"
     if answer.likeness is not None:
-        what = f"like a measured run, on {best.devices:,} devices"
+        what = f"like a measured run, on {_devices(answer.likeness, best)}"
     batch = f"{question.prompts:,} x {question.rollouts} rollouts of {best.mean_length:,.0f} tokens"
     return f"Plan: {what}, {batch}, {mode_of(best)}"
+
+
+def _devices(likeness: Likeness, best: Outcome) -> str:
+    """Whether they are those of the run."""
+    run = likeness.question
+    if (best.generating, best.training) == (run.generating, run.training):
+        return f"its own {best.devices:,} devices"
+    return f"{best.devices:,} devices (the run had {run.generating:,}:{run.training:,})"
 
 
 def mode_of(outcome: Outcome) -> str:
@@ -115,8 +125,20 @@ def seconds(amount: float) -> str:
     return f"{numbers.number(amount)} s"
 
 
+class Uncut:
+    """A table that runs beyond the edge of a narrow terminal: a number without its last digits is a wrong number."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        needed = self.table.__rich_measure__(console, options.update(max_width=_WIDEST)).maximum
+        yield from console.render(self.table, options.update(width=max(options.max_width, needed)))
+
+
 def _table(columns: Sequence[str], left: int = 1) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
+    """Narrow enough for 80 columns with all figures that occur."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for index, name in enumerate(columns):
         table.add_column(name, justify="left" if index < left or not name else "right", no_wrap=True)
     return table
@@ -130,9 +152,9 @@ def _splits(tried: Sequence[Outcome], best: Outcome) -> Table:
             "\nstep",
             "steps\nan hour",
             "GPU-h\na step",
-            "generators\nidle",
+            "gen.\nidle",
             "",
-            "trainer\nidle",
+            "train.\nidle",
             "",
             "",
         ],
@@ -142,8 +164,8 @@ def _splits(tried: Sequence[Outcome], best: Outcome) -> Table:
         is_best = one is best
         table.add_row(
             f"{one.generating:,}", f"{one.training:,}", seconds(one.step_s), numbers.number(one.steps_per_hour),
-            numbers.number(one.gpu_hours_per_step), percent(one.generator_idle), bar(one.generator_idle, 8),
-            percent(one.trainer_idle), bar(one.trainer_idle, 8), "best" if is_best else "",
+            numbers.number(one.gpu_hours_per_step), percent(one.generator_idle), bar(one.generator_idle, _SHORT_BAR),
+            percent(one.trainer_idle), bar(one.trainer_idle, _SHORT_BAR), "best" if is_best else "",
             style="bold" if is_best else "",
         )  # fmt: skip
     return table
@@ -157,7 +179,7 @@ def _modes(outcomes: Sequence[Outcome]) -> Table:
         "GPU-h\na step",
         "gen.\ntail",
         "gen.\nwaits",
-        "trainer\nwaits",
+        "train.\nwaits",
         "all\nidle",
         "mean\nage",
     ]
@@ -214,10 +236,8 @@ def _measured(answer: Answer) -> Table:
 def _curve(answer: Answer) -> Table:
     fit = answer.fit
     assert fit is not None
-    unit = numbers.name(fit.compute_name, 20)
-    table = _table(
-        ["date", "steps", "GPU-hours", "cost", f"curve's {unit}", numbers.name(fit.value_name, 20), "interval"]
-    )
+    unit, value_name = numbers.name(fit.compute_name, 12), numbers.name(fit.value_name, 12)
+    table = _table(["\ndate", "\nsteps", "\nGPU-hours", "\ncost", f"curve's\n{unit}", f"\n{value_name}", "\ninterval"])
     for point in answer.milestones:
         value, interval = numbers.ranged(point.value, point.low, point.high)
         cost = "-" if point.bill.cost is None else numbers.amount(point.bill.cost)

@@ -16,6 +16,7 @@ from rich.text import Text
 from scalerl import numbers
 from scalerl.cli.budget import budget_words
 from scalerl.cli.outlook import MIN_POINTS_TO_FIT, fit_of
+from scalerl.cli.output import unbroken
 from scalerl.cli.screen import duration
 from scalerl.compute import ROLES
 from scalerl.errors import ScaleRLError
@@ -36,7 +37,7 @@ ENDINGS = {
 }
 
 
-def summary_document(run: RunConfig, result: TrainResult, state: RunProgress) -> Document:
+def summary_document(run: RunConfig, result: TrainResult, state: RunProgress, address: str | None = None) -> Document:
     """For --json."""
     first, last = result.points[0], result.points[-1]
     best = max(result.points, key=lambda point: point.pass_rate)
@@ -51,11 +52,13 @@ def summary_document(run: RunConfig, result: TrainResult, state: RunProgress) ->
         "budget": run.scale.budget.model_dump() | {"used": used(run.scale.budget, result.step, result.ledger)},
         "wall_s": state.elapsed_s,
         "decision": None if decision is None else {"action": decision.action, "reason": decision.reason},
-        "next": next_commands(result, run),
+        "next": next_commands(result, run, address),
     }
 
 
-def summary_parts(run: RunConfig, result: TrainResult, state: RunProgress) -> list[RenderableType]:
+def summary_parts(
+    run: RunConfig, result: TrainResult, state: RunProgress, address: str | None = None
+) -> list[RenderableType]:
     """For people."""
     first, last = result.points[0], result.points[-1]
     rate = Text("Pass rate ", style="bold")
@@ -71,19 +74,21 @@ def summary_parts(run: RunConfig, result: TrainResult, state: RunProgress) -> li
     decision = _decision(result)
     if decision is not None:
         parts += [Text(""), Text(f"Twice the compute? {decision.action}: {decision.reason}.")]
-    parts += [Text(""), Text("Next", style="bold"), *(Text(f"  {command}") for command in next_commands(result, run))]
+    parts += [Text(""), Text("Next", style="bold")]
+    parts += [unbroken(f"  {command}") for command in next_commands(result, run, address)]
     return [Printable(part) for part in parts]
 
 
-def next_commands(result: TrainResult, run: RunConfig) -> list[str]:
-    """What one would type now."""
+def next_commands(result: TrainResult, run: RunConfig, address: str | None = None) -> list[str]:
+    """What one would type now. The cluster is no part of the config, so `--address` is said again."""
     folder = shlex.quote(str(result.folder))
+    on = "" if address is None else f" --address {shlex.quote(address)}"
     if result.reason == "interrupted":
-        return [f"scalerl train --out {folder} --resume"]
+        return [f"scalerl train --out {folder} --resume{on}"]
     commands = [f"scalerl fit {folder} --until 50% --budget end"] if _enough_for_half(result) else []
     if result.reason == "budget":
         more = budget_words(run.scale.budget.unit, 2 * run.scale.budget.amount).replace(",", "").replace("FLOP", "flop")
-        commands.append(f"scalerl train --out {folder} --resume --budget {shlex.quote(more)}")
+        commands.append(f"scalerl train --out {folder} --resume{on} --budget {shlex.quote(more)}")
     return commands
 
 

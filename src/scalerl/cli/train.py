@@ -9,11 +9,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from scalerl.cli import options
+from scalerl.cli.checks import positive
 from scalerl.cli.output import Outcome, text_of, to_json
 from scalerl.cli.settings import Asked, default_folder, resolve, resolve_again
 from scalerl.errors import InputError, MissingDependencyError
@@ -24,6 +26,14 @@ if TYPE_CHECKING:
     from scalerl.pipeline.session import TrainResult
 
 INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which cluster, and how long one waits for room in it."""
+
+    address: str | None
+    patience_s: float | None = None
 
 
 def train(
@@ -38,6 +48,7 @@ def train(
     trainers: options.Trainers = None,
     generators: options.Generators = None,
     address: options.Address = None,
+    patience: options.Patience = None,
     out: options.OutFolder = None,
     resume: options.Resume = False,
     dry_run: options.DryRun = False,
@@ -56,13 +67,23 @@ def train(
         folder = Path(out) if out else default_folder(asked, resolved.config.seed)
     if dry_run:
         return _dry_run(resolved, folder, json, "the saved run" if resume else "the presets")
+    where = place_of(address, patience)
     if resolved.config.scale.launcher.kind == "ray":
         from scalerl.pipeline.launch.ray.cluster import check_address
 
         check_address(address)
     elif address is not None:
         raise InputError("--address", address, "with --launcher ray only")
-    return _train(resolved.config, folder, resume, live, json, address)
+    return _train(resolved.config, folder, resume, live, json, where)
+
+
+def place_of(address: str | None, patience: str | None) -> Place:
+    """A cluster of its own is as large as it must be: there is nobody to wait for."""
+    if patience is None:
+        return Place(address)
+    if address is None:
+        raise InputError("--patience", patience, "with --address only")
+    return Place(address, positive("--patience", patience))
 
 
 def _saved(folder: Path, asked: Asked) -> Resolved:
@@ -83,7 +104,7 @@ def _dry_run(resolved: Resolved, folder: Path, json: bool, base: str) -> Outcome
     return Outcome(text_of(dry_run_parts(resolved, folder, base)))
 
 
-def _train(run: RunConfig, folder: Path, resume: bool, live: bool | None, json: bool, address: str | None) -> Outcome:
+def _train(run: RunConfig, folder: Path, resume: bool, live: bool | None, json: bool, where: Place) -> Outcome:
     check_installed()
     from scalerl.cli.live import view_for
     from scalerl.cli.summary import summary_document, summary_parts
@@ -91,22 +112,25 @@ def _train(run: RunConfig, folder: Path, resume: bool, live: bool | None, json: 
     _check_folder(run, folder, resume)
     view = view_for(run, live)
     with view.shown(), _asking_to_stop(view):
-        result = _session(run, folder, resume, view, address)
+        result = _session(run, folder, resume, view, where)
     notes = () if view.failure is None else (f"the view of the run failed ({view.failure}); the run itself did not",)
     code = INTERRUPTED if result.reason == "interrupted" else 0
     if json:
-        return Outcome(to_json(summary_document(run, result, view.state)), notes, code)
-    return Outcome(text_of(summary_parts(run, result, view.state)), notes, code)
+        return Outcome(to_json(summary_document(run, result, view.state, where.address)), notes, code)
+    return Outcome(text_of(summary_parts(run, result, view.state, where.address)), notes, code)
 
 
-def _session(run: RunConfig, folder: Path, resume: bool, view: View, address: str | None) -> TrainResult:
+def _session(run: RunConfig, folder: Path, resume: bool, view: View, where: Place) -> TrainResult:
     def should_stop() -> bool:
         return view.state.stopping
 
     if run.scale.launcher.kind == "ray":
         from scalerl.pipeline.launch.ray.drive import train_on_ray
 
-        return train_on_ray(run, folder, watcher=view, resume=resume, should_stop=should_stop, address=address)
+        return train_on_ray(
+            run, folder, watcher=view, resume=resume, should_stop=should_stop, address=where.address,
+            patience_s=where.patience_s,
+        )  # fmt: skip
     from scalerl.pipeline.session import train as train_here
 
     return train_here(run, folder, resume=resume, observer=view, should_stop=should_stop, progress=view.preparing)

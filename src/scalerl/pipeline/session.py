@@ -24,7 +24,7 @@ from scalerl.pipeline.assemble import Ground, ground, task_of
 from scalerl.pipeline.batch import group_numbers
 from scalerl.pipeline.devices import check_device
 from scalerl.pipeline.downstream import downstream_tasks, with_downstream
-from scalerl.pipeline.engines.open import check_engine
+from scalerl.pipeline.engines.open import check_engine, check_policy
 from scalerl.pipeline.incidents import Incidents, RollBackError
 from scalerl.pipeline.launch.feed import Feed
 from scalerl.pipeline.launch.open import Launcher, OnThisMachine
@@ -74,6 +74,8 @@ def train(
         task = task_of(run)
         sets = downstream_tasks(run, task)
         start = None if resume else load_policy(run, cache, progress)
+        if start is not None:
+            check_policy(run, start.folder, start.model)
         base = None if start is None else _ground(run, start, task, sets)
         with RunDirectory.hold(out, run, resume=resume) as directory:
             while True:

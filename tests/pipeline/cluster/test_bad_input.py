@@ -21,8 +21,9 @@ from scalerl.config import RunConfig
 from scalerl.errors import InputError, MissingDependencyError
 from scalerl.pipeline.launch.ray import check
 from scalerl.pipeline.launch.ray import cluster as clusters
-from scalerl.pipeline.launch.ray.cluster import Cluster, Node, check_address
+from scalerl.pipeline.launch.ray.cluster import Cluster, check_address
 from scalerl.pipeline.launch.ray.drive import train_on_ray
+from scalerl.pipeline.launch.ray.room import Node
 from scalerl.pipeline.launch.ray.trainer import TrainerActor
 
 MakeRun = Callable[..., RunConfig]
@@ -102,6 +103,8 @@ def test_a_cluster_that_wants_a_token(tmp_path: Path) -> None:
     [
         (["--launcher", "local", "--generators", "2"], "generators: got 2; allowed: 1 with local; several need ray"),
         (["--launcher", "local", "--address", "auto"], "--address: got 'auto'; allowed: with --launcher ray only"),
+        (["--launcher", "ray", "--patience", "60"], "--patience: got '60'; allowed: with --address only"),
+        (["--launcher", "ray", "--address", "auto", "--patience", "-1"], "--patience: got '-1'; allowed: a finite"),
         (["--set", "scale.launcher.generator_gpus=1"], "generator_gpus: got 1.0; allowed: 0 with inline"),
         (["--launcher", "ray", "--set", "scale.launcher.device=cuda"], "trainer_gpus: got 0.0; allowed: above 0"),
         (
@@ -148,6 +151,14 @@ def test_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         check_address(None)
 
 
+def free_are(cluster: Cluster, cpus: float) -> None:
+    """Ray hears of what its nodes have free a little later."""
+    end_s = time.monotonic() + 60
+    while cluster.free().get("CPU", 0.0) != cpus:
+        assert time.monotonic() < end_s, cluster.free()
+        time.sleep(0.1)
+
+
 def test_what_is_missing_is_named(
     make_run: MakeRun, tmp_path: Path, address: str, heard: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,11 +169,20 @@ def test_what_is_missing_is_named(
         match=r"the cluster is 6 CPU, 9 GPU short of 10 actors, which need 10 CPU, 9 GPU.*it has, 4 CPU, 0 GPU",
     ):
         train_on_ray(many, tmp_path / "run", watcher=heard(), address=address)
-    monkeypatch.setattr(clusters, "_CONNECT_S", 0.5)
+    monkeypatch.setattr(clusters, "FREE_S", 1.5)
     wide = make_run(ray, "scale.launcher.threads=3", "scale.launcher.generators=1")
     held = Cluster.connect(address, [])
     try:
         held.place([{"CPU": 3.0}], print)
+        free_are(held, 1.0)
+        told: list[str] = []
+        with pytest.raises(
+            InputError,
+            match=r"no room in the cluster for 2 actors \(2 CPU in all\) within 1.5 s, 1 CPU missing.*free: 1 CPU "
+            r"\(.* has 1 of 4 CPU free\); --patience waits longer",
+        ):
+            Cluster().place([{"CPU": 1.0}] * 2, told.append)
+        assert told == ["waiting up to 1.5 s for 1 CPU more: needed are 2 CPU, free are 1 CPU"]
         with pytest.raises(InputError, match=r"no room in the cluster for 2 actors \(2 CPU in all\).*free: 1 CPU"):
             Cluster().place([{"CPU": 1.0}] * 2, print, patience_s=0.5)
     finally:
@@ -214,6 +234,50 @@ def test_a_node_is_too_small_for_one_actor(address: str, monkeypatch: pytest.Mon
         held.close()
 
 
+def test_what_can_never_be_placed_is_refused_within_seconds(
+    make_run: MakeRun, tmp_path: Path, address: str, heard: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is enough in all, and no node lacks anything for one actor; but two do not fit into four CPUs."""
+    run = make_run('scale.launcher.kind="ray"', "scale.launcher.threads=2", "scale.launcher.generators=2")
+    halves = [Node(name, name, {"CPU": 3.0}) for name in ("one", "two")]
+    monkeypatch.setattr(Cluster, "nodes", lambda _: halves)
+    monkeypatch.setattr(clusters, "FREE_S", 600.0)
+    started = time.monotonic()
+    with pytest.raises(InputError, match=r"places for 2 of 3 actors \(3 with 2 CPU\).* nodes of 3 CPU; 3 CPU"):
+        train_on_ray(run, tmp_path / "run", watcher=heard(), address=address)
+    assert time.monotonic() - started < 60  # nobody was waited for
+    assert not (tmp_path / "run").exists()
+
+
+def test_patience_is_for_nodes_that_join(address: str) -> None:
+    """Without it, what no node has is refused at once; with it, one waits."""
+    asking = Cluster.connect(address, [])
+    waited: list[str] = []
+    try:
+        free_are(asking, 4.0)
+        started = time.monotonic()
+        with pytest.raises(InputError, match=r"the cluster is 5 CPU short"):
+            asking.place([{"CPU": 3.0}] * 3, waited.append, patience_s=3.0)
+        assert time.monotonic() - started >= 3.0
+        assert waited == ["waiting up to 3 s for 5 CPU more: needed are 9 CPU, free are 4 CPU"]
+    finally:
+        asking.close()
+
+
+def test_a_node_joins_while_one_waits() -> None:
+    from ray.cluster_utils import Cluster as Several
+
+    several = Several(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    try:
+        asking = Cluster.connect(several.address, [])
+        try:
+            asking.place([{"CPU": 1.0}] * 2, lambda _: several.add_node(num_cpus=1) and None, patience_s=60.0)
+        finally:
+            asking.close()
+    finally:
+        several.shutdown()  # type: ignore[no-untyped-call]
+
+
 def test_cluster_check_looks_at_vllm_first(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     def version(name: str) -> str:
         assert name == "vllm"
@@ -251,5 +315,9 @@ def test_cluster_check(address: str, tmp_path: Path, gone: Any) -> None:
     done = scalerl("cluster-check", "--address", address, *gpu, folder=tmp_path)
     assert (done.returncode, done.stdout) == (1, "The cluster is not ready.\n")
     assert "FAILED  cluster: the cluster is 1 GPU short" in done.stderr
+    started = time.monotonic()
+    done = scalerl("cluster-check", "--address", address, *gpu, "--patience", "20", folder=tmp_path)
+    assert (done.returncode, time.monotonic() - started > 20) == (1, True)
+    assert "note: waiting up to 20 s for 1 GPU more" in done.stderr
     for name in ("TrainerActor", "PolicyGenerator", "Probe"):
         assert gone(name)

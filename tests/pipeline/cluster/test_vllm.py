@@ -47,3 +47,17 @@ def test_each_step_is_written_with_the_weights_before_it(
         if line["ratio_max"] is not None:  # None: no prompt of the batch taught anything
             assert line["ratio_max"] == pytest.approx(1.0, abs=1e-3), line["step"]
     assert lines[-1]["generators_lost"] == 1
+
+
+def test_it_reaches_what_the_embedded_engine_reaches_on_local(
+    laptop_like: Any, tmp_path: Path, address: str, heard: Any, gone: Callable[[str], bool],
+    vllm_processes: Callable[[], set[int]],
+) -> None:  # fmt: skip
+    """The same run as with `local`, the same criterion; at k = 2 both sides are at work at the same time."""
+    run = laptop_like.run('scale.launcher.kind="ray"', *laptop_like.vllm)
+    watcher = heard()
+    found = train_on_ray(run, tmp_path / "run", watcher=watcher, cache=laptop_like.cache, address=address)
+    assert watcher.notices == []
+    assert gone("PolicyGenerator")
+    assert not vllm_processes()
+    laptop_like.check(found)

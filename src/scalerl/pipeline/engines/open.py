@@ -17,6 +17,7 @@ from scalerl.pipeline.devices import generator_device
 from scalerl.pipeline.engines.embedded import EmbeddedEngine
 from scalerl.pipeline.engines.vllm import VllmEngine, VllmOptions, VllmServer
 from scalerl.pipeline.engines.vllm.checks import check_heads, check_installed, check_names, head_width
+from scalerl.pipeline.engines.vllm.known import check_architecture
 from scalerl.pipeline.types import Engine, EngineSettings
 from scalerl.policy.load import read_policy
 from scalerl.policy.pretrained import CONFIG, read_config
@@ -32,9 +33,21 @@ def check_engine(run: RunConfig) -> None:
     if isinstance(model, MoeModel):
         raise InputError("scale.model.source", model.source, "llama or pretrained: vLLM knows experts by other names")
     if not isinstance(model, PretrainedModel):
-        check_heads(model.width // model.heads)
+        check_heads(model.width // model.heads, gpus=_sees_gpus(run))
     elif (Path(model.name) / CONFIG).is_file():  # a name on a hub is looked at after the download
-        check_heads(head_width(read_config(Path(model.name))))
+        check_policy(run, Path(model.name))
+
+
+def check_policy(run: RunConfig, folder: Path, model: PreTrainedModel | None = None) -> None:
+    """The same for a policy that lies in a folder, before step 0: vLLM takes long to say that it cannot. `model`: the
+    policy itself, once it has been read."""
+    if run.scale.generator.engine != "vllm":
+        return
+    config = read_config(folder)
+    check_architecture(config, str(folder))
+    check_heads(head_width(config), gpus=_sees_gpus(run))
+    if model is not None:
+        check_names(model, folder)
 
 
 def _check_gpus(run: RunConfig) -> None:
@@ -43,6 +56,11 @@ def _check_gpus(run: RunConfig) -> None:
     if 0 < given < needed and needed > 1:
         allowed = f"{needed}, as many as scale.generator.vllm.tensor_parallel"
         raise InputError("scale.launcher.generator_gpus", given, allowed)
+
+
+def _sees_gpus(run: RunConfig) -> bool:
+    """Of the generators: on a cluster they may be where GPUs are, though there are none here."""
+    return torch.cuda.is_available() or run.scale.launcher.generator_gpus > 0
 
 
 def read_outline(run: RunConfig, folder: Path) -> PreTrainedModel:
@@ -61,7 +79,7 @@ def open_engine(
     if run.scale.generator.engine == "embedded":
         return EmbeddedEngine(model, settings, version, generator_device(run))
     assert folder is not None, "vLLM reads the policy from a folder"
-    check_heads(head_width(model.config))
+    check_heads(head_width(model.config), gpus=torch.cuda.is_available())
     check_names(model, folder)
     return VllmEngine(VllmServer.open(folder, _options(run, settings)), model, settings, version)
 

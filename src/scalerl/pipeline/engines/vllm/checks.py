@@ -8,7 +8,6 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import torch
 from safetensors import safe_open
 from torch import nn
 from transformers import PretrainedConfig
@@ -50,9 +49,9 @@ def check_installed() -> None:
         raise InputError("version of vLLM", found, f"{NEEDED}, with which this version of scalerl works")
 
 
-def check_heads(width: int) -> None:
+def check_heads(width: int, *, gpus: bool) -> None:
     """The width of an attention head, before anything is trained or started."""
-    if not torch.cuda.is_available() and width not in CPU_HEAD_WIDTHS:
+    if not gpus and width not in CPU_HEAD_WIDTHS:
         widths = ", ".join(map(str, CPU_HEAD_WIDTHS))
         raise InputError("width of an attention head", width, f"for vLLM on a CPU one of {widths}")
 

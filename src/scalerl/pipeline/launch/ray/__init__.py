@@ -5,6 +5,7 @@
     fleet       its generators: who writes what, and what happens when one dies
     generator   the actor that writes rollouts
     cluster     everything that is said to Ray: no other file imports it
+    room        whether all actors find a place, and what is missing
     words       what Ray has and says, in one line
 
 Nothing is imported here: an actor starts sooner.

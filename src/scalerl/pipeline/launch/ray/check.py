@@ -50,16 +50,22 @@ def installed() -> dict[str, str | None]:
     return found | {_ENGINE: engine and engine.partition("+")[0]}
 
 
-def check_cluster(run: RunConfig, address: str | None, tell: Callable[[Finding], None]) -> bool:
-    """Tell of each check as it is done; whether all are well. `run` is the smoke run: a step or two."""
-    notices: list[str] = []
+def check_cluster(
+    run: RunConfig,
+    address: str | None,
+    tell: Callable[[Finding], None],
+    patience_s: float | None = None,
+    notice: Callable[[str], None] = lambda _: None,
+) -> bool:
+    """Tell of each check as it is done; whether all are well. `run` is the smoke run: a step or two. `notice` hears
+    what is waited for, `patience_s` at most."""
     try:
         check_engine(run)
     except ScaleRLError as error:
         tell(Finding("engine", ok=False, text=str(error)))
         return False
     try:
-        with connected(address, run, notices.append) as cluster:
+        with connected(address, run, notice, patience_s) as cluster:
             own = "one of its own on this machine" if address is None else f"at {address}"
             tell(Finding("cluster", ok=True, text=f"Ray {installed()['ray']}, {own}; {_nodes(cluster)}"))
             versions = _versions(cluster, run)

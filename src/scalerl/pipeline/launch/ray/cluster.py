@@ -13,21 +13,23 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from scalerl.errors import InputError, MissingDependencyError, ScaleRLError
-from scalerl.pipeline.launch.ray.words import Resources, fits, named, reason_of, total
+from scalerl.pipeline.launch.ray.room import Node, check_room, nodes_free, short
+from scalerl.pipeline.launch.ray.words import Resources, named, reason_of, total
 
 Ref = Any
 """Of a value that is somewhere in the cluster, or will be."""
 Actor = Any
 
 _CONNECT_S = 5.0
-_FREE_S = 30.0
-"""How long one waits for what others in the cluster hold."""
+FREE_S = 10.0
+"""How long one waits for what others in the cluster hold, unless asked for more patience."""
+_QUIET_S = 1.0
+"""Of that time, before it is said what is waited for: places usually come at once."""
 _ANSWER_S = 10.0
 _ASK = """
 import sys
@@ -58,15 +60,6 @@ class ActorRefusedError(ActorLostError):
     """An actor that cannot begin where it was put: a package is missing there, or another version of it."""
 
 
-@dataclass(frozen=True)
-class Node:
-    """A machine of the cluster."""
-
-    id: str
-    address: str
-    resources: Resources
-
-
 class Cluster:
     """A connection, and a placement group with one bundle of resources for each actor."""
 
@@ -95,19 +88,23 @@ class Cluster:
         _keep_token_private()
         return cls()
 
-    def place(self, bundles: Sequence[Resources], notice: Callable[[str], None], patience_s: float = _FREE_S) -> None:
-        """Reserve one bundle for each actor; `InputError` says what is missing."""
+    def place(
+        self, bundles: Sequence[Resources], notice: Callable[[str], None], patience_s: float | None = None
+    ) -> None:
+        """Reserve one bundle for each actor; `InputError` says what is missing. What no node has is said at once, what
+        others hold is waited for. `patience_s`: wait so long, also for nodes that may still join."""
         from ray.util.placement_group import placement_group
 
-        self._check_total(bundles)
+        if patience_s is None:
+            check_room(bundles, self.nodes())
+        wait_s = FREE_S if patience_s is None else patience_s
         group = placement_group([dict(bundle) for bundle in bundles], strategy="PACK")
-        if not group.wait(_CONNECT_S):
-            notice(f"waiting for {named(total(bundles))}: free are {named(self.free(), like=total(bundles))}")
-            if not group.wait(patience_s):
+        if not group.wait(min(_QUIET_S, wait_s)):
+            notice(f"waiting up to {wait_s:g} s for {self._lack(bundles)}")
+            if not group.wait(max(0.0, wait_s - _QUIET_S)):
                 self._remove(group)
-                what = f"no room in the cluster for {len(bundles)} actors ({named(total(bundles))} in all)"
-                free = named(self.free(), like=total(bundles))
-                raise InputError(what, allowed=f"what is free: {free}; nodes have {self._each(total(bundles))}")
+                check_room(bundles, self.nodes())
+                raise self._no_room(bundles, wait_s)
         self._group = group
 
     def start(self, kind: type, args: tuple[Any, ...], bundle: int, concurrency: int) -> Actor:
@@ -195,20 +192,24 @@ class Cluster:
     def __reduce__(self) -> tuple[type[Cluster], tuple[Any]]:
         return Cluster, (self._group,)
 
-    def _check_total(self, bundles: Sequence[Resources]) -> None:
-        """Said at once: nobody would ever free what is not there."""
-        has, needed = _ray().cluster_resources(), total(bundles)
-        missing = {name: amount - has.get(name, 0) for name, amount in needed.items() if amount > has.get(name, 0)}
-        if missing:
-            what = f"the cluster is {named(missing)} short of {len(bundles)} actors, which need {named(needed)}"
-            raise InputError(what, allowed=f"at most what it has, {named(has, like=needed)}")
-        for bundle in bundles:
-            if not any(fits(bundle, node.resources) for node in self.nodes()):
-                what, each = f"no node is large enough for an actor with {named(bundle)}", self._each(bundle)
-                raise InputError(what, allowed=f"at most what one node has: {each}")
+    def _lack(self, bundles: Sequence[Resources]) -> str:
+        needed, free = total(bundles), self.free()
+        missing = short(needed, free)
+        what = f"{named(missing)} more" if missing else "another share between the nodes"
+        return f"{what}: needed are {named(needed)}, free are {named(free, like=needed)}"
 
-    def _each(self, like: Resources) -> str:
-        return "; ".join(named(node.resources, like=like) for node in self.nodes())
+    def _no_room(self, bundles: Sequence[Resources], waited_s: float) -> InputError:
+        needed, free = total(bundles), self.free()
+        what = f"no room in the cluster for {len(bundles)} actors ({named(needed)} in all) within {waited_s:g} s"
+        if missing := short(needed, free):
+            what += f", {named(missing)} missing"
+        each = nodes_free(self.nodes(), self._free_by_node(), needed)
+        longer = "--patience waits longer for what others hold"
+        return InputError(what, allowed=f"what is free: {named(free, like=needed)} ({each}); {longer}")
+
+    def _free_by_node(self) -> dict[str, Resources]:
+        state: Any = import_module("ray._private.state")
+        return dict(state.available_resources_per_node())
 
     def _remove(self, group: Any) -> None:
         from ray.util.placement_group import remove_placement_group

@@ -68,12 +68,14 @@ def train_on_ray(
     cache: Path | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     address: str | None = None,
+    patience_s: float | None = None,
 ) -> TrainResult:
-    """Train, or go on. What is wrong with the input is found before anything is started."""
+    """Train, or go on. What is wrong with the input is found before anything is started. `patience_s`: how long one
+    waits for places, unless it is some seconds."""
     RunDirectory.check(out, run, resume=resume)
     check_engine(run)
     downstream_tasks(run, task_of(run))
-    with connected(address, run, watcher.notice) as cluster:
+    with connected(address, run, watcher.notice, patience_s) as cluster:
         return train_on_cluster(cluster, run, out, watcher, resume=resume, cache=cache, should_stop=should_stop)
 
 
@@ -93,13 +95,15 @@ def train_on_cluster(
 
 
 @contextmanager
-def connected(address: str | None, run: RunConfig, notice: Callable[[str], None]) -> Iterator[Cluster]:
+def connected(
+    address: str | None, run: RunConfig, notice: Callable[[str], None], patience_s: float | None = None
+) -> Iterator[Cluster]:
     """The cluster, with places for all actors of a run. Ray prints what it thinks of them; ours is said by `notice`."""
     bundles = bundles_of(run)
     with redirect_stdout(io.StringIO()):
         cluster = Cluster.connect(address, bundles)
         try:
-            cluster.place(bundles, notice)
+            cluster.place(bundles, notice, patience_s)
             yield cluster
         finally:
             cluster.close()
