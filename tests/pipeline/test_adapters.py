@@ -88,6 +88,7 @@ def test_a_run_learns_with_adapters_alone_and_goes_on_as_if_nothing_had_happened
     assert ended.ledger.total.flops == whole.ledger.total.flops
 
 
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft has the old name
 def test_a_checkpoint_is_a_plain_policy_and_the_adapters_are_pefts(
     make_run: MakeRun, cache: Path, tmp_path: Path
 ) -> None:

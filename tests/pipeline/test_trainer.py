@@ -110,14 +110,14 @@ def test_gradient_checkpointing_gives_the_same_gradients(
     make_run: MakeRun, shape: Shape, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = gradients(make_run(), mixed_batch(), shape)
-    layer, calls = type(policy(shape).model.layers[0]), []
-    forward = layer.forward
+    attention, calls = type(policy(shape).model.layers[0].self_attn), []  # transformers wraps a layer's own forward
+    forward = attention.forward
 
     def counted(*arguments: Any, **options: Any) -> Any:
         calls.append(1)
         return forward(*arguments, **options)
 
-    monkeypatch.setattr(layer, "forward", counted)
+    monkeypatch.setattr(attention, "forward", counted)
     again = gradients(make_run("scale.trainer.gradient_checkpointing=true"), mixed_batch(), shape)
     assert len(calls) == 2 * shape.layers * again[2]  # forward, and once more in the backward pass
     assert_close(plain[1], again[1], 1e-6)

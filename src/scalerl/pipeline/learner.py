@@ -252,7 +252,8 @@ def checkpoint_gradients(model: PreTrainedModel) -> None:
     if not model.supports_gradient_checkpointing:
         what = f"scale.trainer.gradient_checkpointing with a policy of type {model.config.model_type}"
         raise InputError(what, "true", "false: this kind of model has none")
-    model.gradient_checkpointing_enable({"use_reentrant": False})
+    enable = getattr(model, "activation_checkpointing_enable", None)  # what newer transformers call it
+    (enable or model.gradient_checkpointing_enable)({"use_reentrant": False})
     for module in model.modules():
         if isinstance(module, GradientCheckpointingLayer):
             module.training = True  # recomputes in no other mode; its parts stay in eval mode, without dropout
