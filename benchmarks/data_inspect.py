@@ -4,7 +4,8 @@
     python benchmarks/data_inspect.py --rows 1e6 --only Parquet
 
 One row in a hundred repeats an earlier one, one in a thousand shares thirteen words with the evaluation file, one in
-ten thousand has no answer; how many are found must be how many were written. Each file is read by the command in a
+five thousand is a near-copy of another that may be on the other side of the split, one in ten thousand has no answer;
+how many are found must be how many were written. Each file is read by the command in a
 process of its own; its peak resident memory and its processor time are what the kernel says. A task on the first
 1,000 problems of the same file is timed beside it. Exit code 1 when a limit is missed.
 benchmarks/results/data_inspect.json keeps the figures.
@@ -24,9 +25,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from scalerl.tasks import FileTask
+from scalerl.tasks.files import canonical
+from scalerl.tasks.pools import split_of
+
 RESULTS = Path(__file__).parent / "results" / "data_inspect.json"
 LIMIT_MB = 500
-REPEATED, LEAKED, EMPTY = 100, 1000, 10_000
+REPEATED, LEAKED, COPIED, EMPTY = 100, 1000, 5000, 10_000
 EVALUATION = 500
 CHILD = """
 import sys, time
@@ -55,11 +60,33 @@ def rows(count: int) -> Iterator[dict[str, Any]]:
     for i in range(count):
         kind = i % 10_000
         place = i - 50 if kind % REPEATED == 99 else i  # an earlier row, which is none of the special ones
-        text = f"On day {place} a shop sells {place % 97} loaves and {place % 89} rolls. How many pieces does it sell?"
+        beginning = "On"
+        if kind % COPIED == 21:
+            place, beginning = i - 10, "As it happens, on"
+        sold = f"{place % 97} loaves and {place % 89} rolls of batch {place}"
+        text = f"{beginning} day {place} a shop sells {sold}. How many pieces does it sell?"
         if kind % LEAKED == 7:
             text = f"On day {i}, {leak(i // LEAKED % EVALUATION)} opens. How far is it?"
         answer = "" if kind == 13 else str(place % 97 + place % 89)
         yield {"problem": text, "answer": answer, "difficulty": f"{i % 8}/8"}
+
+
+def split_leaks(count: int, compared: int) -> int:
+    """Of the first so many held-out problems, those with a near-copy to train on: by construction, not by words."""
+    families: dict[tuple[str, int], dict[str, list[int]]] = {}
+    seen: set[str] = set()
+    for i, row in enumerate(rows(count)):
+        special = i % LEAKED == 7 or i % COPIED in {11, 21}
+        text = canonical(row["problem"])
+        split = split_of(text, FileTask.held_out_share)
+        if not row["answer"] or (split == "train" and not special) or i % REPEATED == 99:
+            continue
+        if split == "held_out":
+            seen.add(text)
+        family = ("leak", i // LEAKED % EVALUATION) if i % LEAKED == 7 else ("copy", i // COPIED)
+        if special and (split == "train" or len(seen) <= compared):
+            families.setdefault(family, {"train": [], "held_out": []})[split].append(i)
+    return sum(len(sides["held_out"]) for sides in families.values() if sides["train"])
 
 
 def batches(count: int, size: int) -> Iterator[list[dict[str, Any]]]:
@@ -113,7 +140,10 @@ def is_right(found: dict[str, Any], count: int) -> bool:
     (leaks,) = found["against"]
     counts = (found["rows"], found["rows"] - found["usable"], found["duplicates"]["repeated"], leaks["sharing"])
     wanted = (count, count // EMPTY, count // REPEATED, count // LEAKED)
-    return counts == wanted and found["answers"]["statuses"] == {"correct": 1000}
+    across = found["split"]["leaks"]
+    planted = split_leaks(count, across["compared"])
+    whole = across["same"] == 0 and across["sharing"] == planted > 0
+    return counts == wanted and whole and found["answers"]["statuses"] == {"correct": 1000}
 
 
 def measure(name: str, folder: Path, count: int) -> dict[str, Any]:
@@ -129,10 +159,10 @@ def measure(name: str, folder: Path, count: int) -> dict[str, Any]:
     return {"rows": count, "megabytes": size, **took, "right": right, "first_problems_s": first_problems_s(path)}
 
 
-def keep(name: str, measured: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def keep(results: Path, name: str, measured: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Write the figures of one format beside those of the other; returns both."""
-    figures = (json.loads(RESULTS.read_text())["files"] if RESULTS.exists() else {}) | {name: measured}
-    RESULTS.write_text(json.dumps({"limit_mb": LIMIT_MB, "met": met(figures), "files": figures}, indent=2) + "\n")
+    figures = (json.loads(results.read_text())["files"] if results.exists() else {}) | {name: measured}
+    results.write_text(json.dumps({"limit_mb": LIMIT_MB, "met": met(figures), "files": figures}, indent=2) + "\n")
     return figures
 
 
@@ -145,11 +175,12 @@ def main() -> int:
     parser.add_argument("--rows", type=float, default=1e7, help="a multiple of 10,000")
     parser.add_argument("--only", choices=WRITERS, help="one of the formats; the other's figures are kept")
     parser.add_argument("--folder", type=Path, help="write the files here and leave them there")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="write the figures here")
     asked = parser.parse_args()
     figures: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         for name in [asked.only] if asked.only else WRITERS:
-            figures = keep(name, measure(name, asked.folder or Path(temporary), int(asked.rows)))
+            figures = keep(asked.results, name, measure(name, asked.folder or Path(temporary), int(asked.rows)))
     columns = ("rows", "megabytes", "cpu_s", "rows_per_cpu_s", "peak_mb", "first_problems_s")
     print("file     " + " ".join(f"{name:>16}" for name in columns) + f"   right (peak_mb at most {LIMIT_MB})")
     for name, one in figures.items():

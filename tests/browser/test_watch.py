@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.report.runs import begin, evaluate, table
+from tests.report.set_runs import LAST, measure, mixed_run
 
 from scalerl.runs.events import Event
 
@@ -104,6 +105,22 @@ def test_a_point_appended_is_seen_within_two_seconds(tmp_path: Path, stay: Calla
         wait_until(lambda: "on 22 points" in opened.text("#run-detail"))
         assert_quiet(opened)
     assert min(latencies) < LIMIT_S, latencies
+
+
+def test_downstream_sets_follow_the_run(tmp_path: Path, stay: Callable[[str], Opened]) -> None:
+    """As in the report, on the live page: a table with a row for each, its panels, and new figures with a new point."""
+    run = mixed_run(tmp_path / "run")
+    rows = "document.querySelectorAll('#sets-table tbody tr').length"
+    with watching(tmp_path / "run", "--port", 0) as url:
+        opened = stay(url)
+        wait_until(lambda: opened.page.evaluate(rows) == 4)
+        for name in ("part sums", "part goals", "aime24", "other", "31 evaluations"):
+            assert name in opened.text("#sets-table")
+        opened.page.locator("#sets-panels").scroll_into_view_if_needed()
+        wait_until(lambda: opened.page.locator("#sets-panels .js-plotly-plot").count() >= 3)
+        measure(run, LAST + 20)
+        wait_until(lambda: "32 evaluations" in opened.text("#sets-table"))
+        assert_quiet(opened)
 
 
 def test_the_readers_choices_survive_a_new_point(tmp_path: Path, stay: Callable[[str], Opened]) -> None:

@@ -121,6 +121,26 @@ def test_leaks_from_an_evaluation_file(run: Run) -> None:
     assert shorter["against"][0]["sharing"] > leaked["sharing"]
 
 
+def test_leaks_across_the_split(run: Run, tmp_path: Path) -> None:
+    story = "a baker sells {} loaves in the morning and {} rolls at noon before the shop is closed"
+    rows = [{"prompt": story.format(i, i + 1) + end, "answer": "1"} for end in ("", "!") for i in range(50)]
+    write(tmp_path / "own.jsonl", [*rows, {"prompt": "How many?", "answer": "2"}])
+    found = run("data", "inspect", "own.jsonl", "--held-out-share", "0.3", "--json").document
+    leaks = found["split"]["leaks"]
+    assert found["split"]["held_out_share"] == 0.3
+    assert leaks["compared"] == found["split"]["held_out"]
+    assert 0 < leaks["same"] < leaks["compared"]
+    page = " ".join(run("data", "inspect", "own.jsonl", "--held-out-share", "0.3").out.split())
+    assert f"the {leaks['compared']} held-out problems: {leaks['same']} are also trained on, punctuation aside" in page
+    first = leaks["examples"][0]
+    assert f"line {first['row']} is held-out line {first['problem']}: a baker sells" in page
+    assert "or hold out a file of its own (held_out_path)" in page
+    assert "task.held_out_share = 0.3" in page
+    clean = run("data", "inspect", "math.jsonl", "--held-out-share", "0.5").out
+    assert "no row to train on is one, or has 13 words in a row of one" in " ".join(clean.split())
+    assert "held_out_share" not in run("data", "inspect", "gsm8k.jsonl").out.partition("To train")[2]
+
+
 def test_everything_that_is_wrong_is_said_at_once(run: Run, tmp_path: Path) -> None:
     """Broken lines, mixed types, empty answers, answers that no verifier takes, repeats and contradictions."""
     good = [{"question": f"What is {i} + {i}?", "answer": f"so #### {2 * i}"} for i in range(20)]
@@ -159,6 +179,8 @@ WRONG = {
     "csv": (["table.csv"], ["not a task file", "JSONL or Parquet or Arrow"]),
     "evaluation": (["gsm8k.jsonl", "--against", "strange.jsonl"], ["strange.jsonl", "no column with prompts"]),
     "ngram": (["gsm8k.jsonl", "--ngram", "1"], ["--ngram", "2 or more"]),
+    "share": (["gsm8k.jsonl", "--held-out-share", "1"], ["--held-out-share", "got '1'", "between 0 and 1"]),
+    "no share": (["gsm8k.jsonl", "--held-out-share", "some"], ["--held-out-share", "got 'some'"]),
     "rows": (["gsm8k.jsonl", "--rows", "few"], ["--rows", "few"]),
     "tokenizer": (["gsm8k.jsonl", "--tokenizer", "nowhere"], ["no tokenizer", "tokenizer.json"]),
     "hub": (["hub:"], ["no dataset of the hub", "hub:openai/gsm8k:main:test"]),

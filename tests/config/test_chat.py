@@ -22,6 +22,8 @@ def run_of(*overrides: str) -> RunConfig:
         (['scale.chat.end_thinking="<think>"'], r"scale\.chat\.end_thinking.*another tag"),
         (['scale.chat.template="chatml"'], r"scale\.chat\.template"),
         (["scale.lora.rank=-1"], r"scale\.lora\.rank"),
+        (["scale.lora.alpha=8.0"], r"scale\.lora\.rank.*got '?0'?.*1 or more, because lora\.alpha is given"),
+        (["scale.lora.targets=['q_proj']"], r"scale\.lora\.rank.*got '?0'?.*1 or more, because lora\.targets is given"),
         (
             ["scale.lora.rank=4", 'scale.launcher.kind="local"', "scale.launcher.trainers=2"],
             r"launcher\.trainers.*adapters",

@@ -28,12 +28,17 @@ def mixed_run(folder: Path, *, every: int = 20, results: bool = True) -> RunDire
     config = patch(config, {f"scale.evaluation.downstream.{name}": one for name, one in SETS.items()})
     with RunDirectory.hold(folder, config) as run:
         for step in range(0, LAST + 1, every):
-            run.evals.append(_line(step, every))
-            run.metrics.append({"step": step, "ledger": _ledger(step), "wall_s": 1.0, "entropy": 1.0})
-            if results:
-                run.write_evaluation(step, _results(step))
+            measure(run, step, every=every, results=results)
         run.finish("budget", LAST)
     return run
+
+
+def measure(run: RunDirectory, step: int, *, every: int = 20, results: bool = True) -> None:
+    """One evaluation of everything that is due."""
+    run.evals.append(_line(step, every))
+    run.metrics.append({"step": step, "ledger": _ledger(step), "wall_s": 1.0, "entropy": 1.0})
+    if results:
+        run.write_evaluation(step, _results(step))
 
 
 def rate(step: int, low: float, high: float, salt: int) -> float:

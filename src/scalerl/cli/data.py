@@ -11,6 +11,7 @@ from scalerl.cli import data_options as data
 from scalerl.cli import options
 from scalerl.cli.group import command_group
 from scalerl.cli.output import Outcome, text_of, to_json
+from scalerl.errors import InputError
 
 PURPOSE = "Look at a dataset before training on it: sizes, lengths, duplicates, leaks, answers nobody could give."
 
@@ -28,12 +29,14 @@ def inspect(
     rows: data.Rows = None,
     against: data.Against = None,
     ngram: data.Ngram = "13",
+    held_out_share: data.HeldOutShare = "0.1",
     verifier: data.VerifierName = None,
     check: data.Checked = "1000",
     tokenizer: data.TokenizerFolder = None,
     json: options.Json = False,
 ) -> Outcome:
-    """Show sizes, lengths, duplicates, leaks from evaluation sets, and what the verifier makes of the answers."""
+    """Show sizes, lengths, duplicates, leaks from evaluation sets and between the two sides of the split, and what the
+    verifier makes of the answers."""
     from scalerl.cli.plan_checks import whole
     from scalerl.cli.reading_bar import reading_bar
     from scalerl.tasks.data.lengths import token_counter
@@ -47,6 +50,7 @@ def inspect(
         verifier=verifier,
         against=tuple(against or ()),
         ngram=whole("--ngram", ngram, 2),
+        held_out_share=_share(held_out_share),
         measure=None if tokenizer is None else token_counter(tokenizer),
         most_rows=None if rows is None else whole("--rows", rows),
         checked=whole("--check", check, 0),
@@ -58,3 +62,13 @@ def inspect(
     from scalerl.cli.data_view import data_page
 
     return Outcome(text_of([data_page(document)]))
+
+
+def _share(text: str) -> float:
+    """As a task takes it."""
+    from scalerl.cli.places import number
+
+    value = number("--held-out-share", text)
+    if not 0 < value < 1:
+        raise InputError("--held-out-share", text, "between 0 and 1, such as 0.1")
+    return value

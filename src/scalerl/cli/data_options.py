@@ -44,6 +44,13 @@ Against = Annotated[
 Ngram = Annotated[
     str, typer.Option("--ngram", metavar="N", rich_help_panel=CHECK, help="Words in a row that make a leak.")
 ]
+HeldOutShare = Annotated[
+    str,
+    typer.Option(
+        "--held-out-share", metavar="S", rich_help_panel=CHECK,
+        help="The task's held_out_share: near-copies are looked for across this split of the file.",
+    ),
+]  # fmt: skip
 VerifierName = Annotated[
     Verifier | None,
     typer.Option("--verifier", rich_help_panel=CHECK, help="Who judges the answers. Default: as the layout says."),

@@ -30,6 +30,7 @@ def data_page(document: Document) -> RenderableType:
     parts += _unusable(document)
     parts += [_lengths(document)]
     parts += _repeated(document)
+    parts += _across_the_split(document)
     for one in document["against"]:
         parts += _against(one, document)
     if document["usable"]:
@@ -124,6 +125,29 @@ def _repeated(document: Document) -> Iterator[RenderableType]:
     yield text
 
 
+def _across_the_split(document: Document) -> Iterator[RenderableType]:
+    """Held-out problems that are trained on, as far as words tell."""
+    found, ngram = document["split"]["leaks"], document["ngram"]
+    if not found["compared"] or not document["split"]["train"]:
+        return
+    first = "" if found["all_compared"] else "first "
+    text = Text(f"Across the split, the {first}{found['compared']:,} held-out problems: ", style="bold")
+    if not found["train_rows"]:
+        text.append(f"no row to train on is one, or has {ngram} words in a row of one.", style="not bold green")
+    else:
+        words = (
+            f"{found['same']:,} are also trained on, punctuation aside; {found['sharing']:,} more share {ngram} words"
+        )
+        text.append(f"{words} in a row with what is trained on.", style="not bold red")
+    unit = document["unit"]
+    for line in [*_met(found, unit, found["train_rows"], f"held-out {unit}"), *_compared(found, ngram)]:
+        text.append(f"\n  {line}", style="not bold")
+    if found["train_rows"]:
+        advice = "Their score may be memory: leave one of each pair out, or hold out a file of its own (held_out_path)."
+        text.append(f"\n  {advice}", style="not bold dim")
+    yield text
+
+
 def _against(one: Document, document: Document) -> Iterator[RenderableType]:
     ngram, bad = document["ngram"], one["same"] + one["sharing"]
     text = Text(f"Against {numbers.name(one['file'], 60)}, {one['problems']:,} problems: ", style="bold")
@@ -137,7 +161,7 @@ def _against(one: Document, document: Document) -> Iterator[RenderableType]:
     yield text
 
 
-def _met(one: Document, unit: str, bad: int) -> Iterator[str]:
+def _met(one: Document, unit: str, bad: int, problem: str = "problem") -> Iterator[str]:
     """Which rows, and what they share."""
     if bad:
         named = ", ".join(f"{row:,}" for row in one["rows"][:MOST_ROWS_NAMED])
@@ -145,12 +169,12 @@ def _met(one: Document, unit: str, bad: int) -> Iterator[str]:
         yield f"{unit}s {named}{more}"
     for meeting in one["examples"]:
         what = "is" if meeting["whole"] else "shares with"
-        yield f"{unit} {meeting['row']:,} {what} problem {meeting['problem']:,}: {numbers.name(meeting['words'], 90)}"
+        yield f"{unit} {meeting['row']:,} {what} {problem} {meeting['problem']:,}: {numbers.name(meeting['words'], 90)}"
 
 
 def _compared(one: Document, ngram: int) -> Iterator[str]:
     """What the comparison could not see."""
-    if one["unreadable"]:
+    if one.get("unreadable"):
         yield f"Without a prompt that can be read, and so not compared: {_rows(one['unreadable'])}."
     if one["short"]:
         yield f"Shorter than {ngram} words, and so compared whole: {one['short']:,} of its problems."

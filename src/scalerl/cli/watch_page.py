@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from scalerl.cli.places import Place
     from scalerl.curves import Fit
     from scalerl.report.access import Access
+    from scalerl.report.answers import Document
     from scalerl.report.board import Board
     from scalerl.report.followed import Ways
     from scalerl.series import Series
@@ -165,8 +166,10 @@ def _ways(
     reading: Reading, fitting: Fitting, asked: Place | None, targets: tuple[float, ...], delta: float | None
 ) -> Ways:
     from scalerl.readers import read_curves
+    from scalerl.readers.run_directory import VALUE
     from scalerl.report.followed import Ways
     from scalerl.report.own_run import other_units
+    from scalerl.report.set_documents import set_documents
 
     def fit(name: str, seeds: Sequence[Series]) -> Fit:
         (made,) = sources.fit_all(sources.Curves({name: list(seeds)}), fitting)
@@ -175,6 +178,11 @@ def _ways(
     def units(path: str, present: str) -> dict[str, Series]:
         return other_units(path, present, y=reading.y, n=reading.n, bounds=reading.bounds)
 
+    def sets(path: str) -> Sequence[Document]:
+        if reading.y not in {None, VALUE}:
+            return ()
+        return set_documents(Path(path), fit, fitting.level, reading.bounds)
+
     return Ways(
         read=lambda path: read_curves([path], **reading.options()),
         units=units,
@@ -182,6 +190,7 @@ def _ways(
         budget=lambda last: None if asked is None else places.amount(asked, last),
         delta=delta,
         targets=targets,
+        sets=sets,
     )
 
 

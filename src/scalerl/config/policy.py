@@ -117,6 +117,14 @@ class Lora(Frozen):
     targets: Annotated[tuple[Name, ...], Strict(False)] = ()
     """Names of the layers, such as q_proj; empty: every linear layer but the LM head."""
 
+    @model_validator(mode="after")
+    def _there_is_an_adapter(self) -> Self:
+        for key, usual in (("alpha", 32.0), ("targets", ())):
+            if self.rank == 0 and getattr(self, key) != usual:
+                allowed = f"1 or more, because lora.{key} is given, and rank 0 has no adapters"
+                raise impossible("rank", self.rank, allowed, key)
+        return self
+
 
 Model = LlamaModel | MoeModel | PretrainedModel
 WarmStart = SftWarmStart | NoWarmStart

@@ -2,9 +2,9 @@
 
 Run by `scalerl watch` in a thread of its own. One `step` is the whole work: look (every second or so, whatever else is
 to be done), read what has changed and show its points at once, then one fit; then a piece of what is left to read of
-long metrics; comparison and history when nothing else waits. So a point is on the page within the time of one look and
-one fit, however many runs there are and however long they are. What cannot be read stays on the page with its problem
-in words and comes back by itself. Knows no HTTP and no option.
+long metrics; downstream sets, comparison and history when nothing else waits. So a point is on the page within the time
+of one look and one fit, however many runs there are and however long they are. What cannot be read stays on the page
+with its problem in words and comes back by itself. Knows no HTTP and no option.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from scalerl.report.beside import BACK_OFF, Beside
 from scalerl.report.board import Board
 from scalerl.report.comparing import Comparing
 from scalerl.report.followed import Followed, Past, Ways
+from scalerl.report.live_sets import LiveSets
 from scalerl.report.targets import FileStamp, Stamp, Targets, ends_in_a_line
 from scalerl.runs import layout
 from scalerl.series import Series
@@ -86,6 +87,7 @@ class Follower:
         self._beside: deque[_Target] = deque()
         self._unread: deque[_Target] = deque()
         self._past: deque[Past] = deque()
+        self._sets = LiveSets(ways, board)
         self._comparing = Comparing(board, clock)
         self._actions: dict[str, str] = {}
 
@@ -123,6 +125,8 @@ class Follower:
             return True
         if self._unread:
             self._read_on(self._unread.popleft())
+            return True
+        if self._sets.renew_one():
             return True
         self._comparing.refresh(self.runs)
         return self._look_back()
@@ -209,6 +213,8 @@ class Follower:
             had_problem = run.problem is not None
             if run.take(seeds):
                 self._queue(run, [run.default or ""])
+                if self._targets.is_run(target.path):
+                    self._sets.add(run)
             elif not had_problem:
                 continue
             self._board.put(run.document())
@@ -306,6 +312,7 @@ class Follower:
 
     def _drop(self, run: Followed) -> None:
         self._board.remove(run.id)
+        self._sets.drop(run)
         self._to_fit = deque(job for job in self._to_fit if job[0] is not run)
 
     def _unique(self, name: str, target: _Target) -> str:

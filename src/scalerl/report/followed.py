@@ -40,6 +40,8 @@ class Ways:
     """The compute in question, given the last compute when watching began; None when nothing was asked."""
     delta: float | None = None
     targets: tuple[float, ...] = ()
+    sets: Callable[[str], Sequence[Document]] = lambda _: ()
+    """Of a run directory of ours, its downstream sets and parts (`set_documents`); raises `ScaleRLError`."""
 
 
 @dataclass(eq=False)
@@ -51,6 +53,8 @@ class Followed:
     name: str
     """The only one of this name on the page."""
     own: OwnRun | None = None
+    sets: tuple[Document, ...] = ()
+    """Downstream sets and parts, as of the last time that there was time for their laws."""
     problem: str | None = None
     """Why nothing new is known, in words: the file is gone, or cannot be read at the moment."""
     fits: dict[str, Fit] = field(default_factory=dict)
@@ -168,6 +172,7 @@ class Followed:
             panels=() if own is None else own.panels,
             events=() if own is None else own.events,
             provenance=None if own is None else own.provenance,
+            sets=self.sets,
             problem=self._no_fit or (None if self.fits else self.problem),
         )  # fmt: skip
         hidden = {"fit": None, "curve": None, "log_f": None} if head.problem else {}

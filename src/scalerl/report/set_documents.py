@@ -26,12 +26,13 @@ from scalerl.readers import read_table
 from scalerl.report.answers import Document
 from scalerl.report.own_run import unit_name
 from scalerl.report.set_results import Measured, SetResult, read_sets
-from scalerl.report.thinning import rounded
+from scalerl.report.thinning import evenly, rounded
 from scalerl.runs.directory import RunDirectory
 from scalerl.series import Series
 from scalerl.study.downstream import FEWEST_TO_RANK, rank_correlation
 
 LAW_PLACES = 60
+MOST_POINTS = 1000
 Fitter = Callable[[str, Sequence[Series]], Fit]
 
 
@@ -74,7 +75,8 @@ def _point(measured: Measured) -> Document:
 
 def _against(measured: Sequence[Measured]) -> Document:
     keys = ("step", "value", "error", "held_out", "held_out_error")
-    return {key: [getattr(one, key) for one in measured] for key in keys}
+    kept = [measured[i] for i in evenly(len(measured), MOST_POINTS).tolist()]
+    return {key: [getattr(one, key) for one in kept] for key in keys}
 
 
 def _correlation(measured: Sequence[Measured], level: float) -> tuple[Estimate | None, str | None]:
@@ -122,10 +124,11 @@ def _curve(fit: Fit) -> Document:
     compute = np.concatenate([one.compute for one in fit.series])
     value = np.concatenate([one.value for one in fit.series])
     between = np.geomspace(compute.min(), compute.max(), LAW_PLACES)
+    kept = evenly(compute.size, MOST_POINTS)
     return {
         "unit": unit_name(fit.compute_name),
-        "compute": compute.tolist(),
-        "value": value.tolist(),
+        "compute": compute[kept].tolist(),
+        "value": value[kept].tolist(),
         "law_compute": rounded(between, 7),
         "law": rounded(fit.value_at(between)),
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from scalerl.verify.quantity import Quantity, plain_text, quantities, unit_name
+from scalerl.verify.quantity import DOLLAR, Quantity, plain_text, quantities, unit_name, with_money
 from scalerl.verify.statement import TAIL, Statement, stated
 
 _MATH = re.compile(
@@ -44,7 +44,8 @@ def latex_answer(text: str) -> str:
     """What the text gives as its answer, without delimiters, in one line; empty: nothing."""
     statement = stated(text)
     found = statement.usable if statement.how == "boxed" else _unboxed(statement, text[-TAIL:])
-    found = _OR.sub(", ", re.sub(r"\\?\$", "", found).replace(r"\%", "%"))
+    found = with_money(found).replace("$", "").replace(DOLLAR, r"\$")
+    found = _OR.sub(", ", found.replace(r"\%", "%"))
     found = re.sub(r"(?:,\s*){2,}", ", ", " ".join(found.split()))
     return _BEFORE.sub("", found.rstrip(" .,;*")).replace("%", r"\%")
 
@@ -56,7 +57,8 @@ def single_number(latex: str) -> Quantity | None:
     if len(found) != 1:
         return None
     rest = plain[: found[0].begin] + " " + plain[found[0].end :]
-    return found[0] if re.fullmatch(r"[A-Za-z\u20ac\u00a3$ ]*", rest) and not _is_product(plain, found[0]) else None
+    alone = re.fullmatch(r"[A-Za-z\u20ac\u00a3$\uff04 ]*", rest)
+    return found[0] if alone and not _is_product(plain, found[0]) else None
 
 
 def words(latex: str) -> str:
@@ -80,14 +82,17 @@ def base_of(latex: str) -> str:
 
 
 def unit_of(latex: str) -> str:
-    """The unit in text behind a formula; empty: there is none."""
+    """The unit in text behind a formula, or the dollar before it; empty: there is none."""
     found = _UNIT.search(latex)
-    return unit_name(found[1] + found[2]) if found else ""
+    known = unit_name(found[1] + found[2]) if found else ""
+    return known or ("dollar" if r"\$" in latex else "")
 
 
 def without_unit(latex: str) -> str:
-    """The formula alone."""
-    return _UNIT.sub("", latex).strip() if unit_of(latex) else latex
+    """The formula alone; a unit that is all there is stays."""
+    found = _UNIT.search(latex)
+    bare = _UNIT.sub("", latex).strip() if found and unit_name(found[1] + found[2]) else latex
+    return bare.replace(r"\$", "").strip() or latex
 
 
 def both_cases_apart(answer: str, reference: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-r"""Numbers in a text, with what stands around them: percent, unit, "million".
+r"""Numbers in a text, with what stands around them: percent, unit, currency, "million".
 
 Called by the verifiers `number` and `math`. Everything here takes time in proportion to the text; a number that is
 longer than `LONGEST` characters is none, because converting it would not.
@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 LONGEST = 60
+DOLLAR = "\uff04"
+r"""A dollar that is money: `\$`. A plain one is mostly the edge of a formula."""
 
 _CHARACTERS = str.maketrans({
     "\u2212": "-", "\u2013": "-", "\u00d7": "*", "\u22c5": "*", "\u00b7": "*", "\u2044": "/", "\u00a0": " ",
@@ -30,7 +32,7 @@ _LATEX = [  # what stands for what, in this order
     (re.compile(r"([-+])\s{1,3}(?=[0-9]+/)"), r"\1"),
     (re.compile(r"\\(?:times|cdot)(?![a-z])"), "*"),
     (re.compile(r"\\approx(?![a-z])"), "="),
-    (re.compile(r"\\([%$])"), r"\1"),
+    (re.compile(r"\\%"), "%"),
     (re.compile(r"\\[()\[\]]|\*\*|__"), " "),
 ]  # fmt: skip
 
@@ -38,7 +40,7 @@ _REPEATING = re.compile(
     r"(?<![0-9.,])([0-9]{0,9})\.([0-9]{0,9})\s{0,3}\\(?:overline|bar)\s{0,3}\{\s{0,3}([0-9]{1,9})\s{0,3}\}"
 )
 _NUMBER = re.compile(
-    r"(?P<sign>(?<![0-9.)])[-+]\s?)?\$?\s?(?P<inner>(?<![0-9.)])-(?=[0-9.]))?"
+    r"(?P<sign>(?<![0-9.)])[-+]\s?)?(?P<currency>[$\uff04\u20ac\u00a3])?\s?(?P<inner>(?<![0-9.)])-(?=[0-9.]))?"
     r"(?:(?P<whole>[0-9]{1,9})\s(?:and\s)?(?=[0-9]{1,9}\s?/\s?[0-9]))?"  # of a mixed number
     r"(?P<top>(?:(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]{1,3}(?:\ [0-9]{3})+(?![0-9]|\s*/)|[0-9]+)"
     r"(?:\.[0-9]+)?)|\.[0-9]+)"
@@ -47,7 +49,7 @@ _NUMBER = re.compile(
     r"(?:\s?\*\s?1e(?P<power>[-+]?[0-9]{1,3}))?"
     r"(?P<percent>\s{0,3}%|\s{1,3}per\s?cent(?:age)?\b)?"
     r"(?:\s{0,3}(?P<scale>thousand|million|billion|trillion)\b)?"
-    r"(?:\s{0,3}(?P<unit>[A-Za-z\u00b0\u20ac\u00a3]+(?:\^\{?[23]\}?)?(?:/[a-z]+)?))?"
+    r"(?:\s{0,3}(?P<unit>[A-Za-z\u00b0\u20ac\u00a3\u00a2]+(?:\^\{?[23]\}?)?(?:/[a-z]+)?))?"
 )
 _POWER_OF_TEN = re.compile(r"(?<![0-9.])10\s{0,3}\^\s{0,3}\{?\s{0,3}([-+]?[0-9]{1,3})\s{0,3}\}?")
 _SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
@@ -57,8 +59,11 @@ _SAME_UNIT = (
     ("mi", "mile"), ("mg", "milligram"), ("g", "gram"), ("kg", "kilogram"), ("lb", "lbs", "pound"), ("oz", "ounce"),
     ("ml", "milliliter", "millilitre"), ("l", "liter", "litre"), ("s", "sec", "second"), ("min", "minute"),
     ("h", "hr", "hour"), ("day",), ("week",), ("month",), ("year",), ("\u00b0", "degree", "deg"),
-    ("rad", "radian"), ("dollar", "usd"), ("cent",), ("euro", "\u20ac"), ("km/h", "kph"), ("m/s",), ("mph",),
+    ("rad", "radian"), ("dollar", "usd"), ("cent", "\u00a2"), ("euro", "\u20ac"), ("km/h", "kph"), ("m/s",), ("mph",),
 )  # fmt: skip
+_CURRENCIES = {DOLLAR: "dollar", "\u20ac": "euro"}
+"""What stands before a number; pounds are a weight too, and so nothing is known of them."""
+_MONEY = re.compile(r"\$(?=\s?-?\.?[0-9])")
 _UNITS = {name: names[0] for names in _SAME_UNIT for name in names}
 
 
@@ -84,9 +89,15 @@ class Quantity:
         return replace(self, value=self.value / 100, percent=False, places=places)
 
 
+def with_money(text: str) -> str:
+    r"""With `DOLLAR` for `\$`, and for a plain one that no other closes, before a number."""
+    text = text.replace(r"\$", DOLLAR)
+    return _MONEY.sub(DOLLAR, text) if text.count("$") == 1 else text
+
+
 def plain_text(text: str) -> str:
     """Without the LaTeX that changes nothing about a number."""
-    text = text.translate(_CHARACTERS)
+    text = with_money(text.translate(_CHARACTERS))
     text = _REPEATING.sub(_fraction, text)
     for pattern, replacement in _LATEX:
         text = pattern.sub(replacement, text)
@@ -117,7 +128,8 @@ def _quantities(plain: str) -> Iterator[Quantity]:
     for found in _NUMBER.finditer(plain):
         value = _value(found)
         if value is not None:
-            unit, places = unit_name(found["unit"] or ""), _places(found)
+            unit = unit_name(found["unit"] or "") or _CURRENCIES.get(found["currency"] or "", "")
+            places = _places(found)
             yield Quantity(value, bool(found["percent"]), unit, found.start(), found.end(), places)
 
 

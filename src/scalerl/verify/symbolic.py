@@ -121,9 +121,8 @@ def _compared(answer: str, reference: str) -> Verdict | None:
     found, wanted = single_number(answer), single_number(reference)
     if found is not None and wanted is not None:
         return judged(same_value(found, wanted))
-    if words(answer) or words(reference):
-        return judged(words(answer) == words(reference))
-    return None
+    said, meant = words(without_unit(answer)), words(without_unit(reference))
+    return judged(said == meant) if said or meant else None
 
 
 def _apart(answer: str, reference: str) -> str:

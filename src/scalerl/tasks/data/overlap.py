@@ -1,7 +1,8 @@
 """Which rows share text with an evaluation file: the same prompt, or n words in a row.
 
-Used by `survey`. The evaluation's n-grams are kept in memory as sorted 64-bit hashes with the number of their row; the
-rows of the dataset stream past them in batches. Words are runs of letters and digits in lower case, so punctuation,
+Used by `survey`, and by `split_leaks`, where the evaluation is the held-out part of the file itself. The evaluation's
+n-grams are kept in memory as sorted 64-bit hashes with the number of their row; the rows of the dataset stream past
+them in batches. Words are runs of letters and digits in lower case, so punctuation,
 spacing and LaTeX's braces do not hide a copy. An n-gram that more than `COMMON` evaluation problems share is an
 instruction, not a problem, and is left out. A text shorter than n words is compared whole.
 """
@@ -57,8 +58,6 @@ class Overlap:
     """Rows that are a problem of the evaluation, spacing, case and punctuation aside."""
     sharing: int = 0
     """Other rows with n words in a row from a problem."""
-    met: set[int] = field(default_factory=set)
-    """Problems that were found."""
     rows: list[int] = field(default_factory=list)
     """The first rows that were found."""
     meetings: list[Meeting] = field(default_factory=list)
@@ -66,7 +65,6 @@ class Overlap:
     def note(self, meeting: Meeting) -> None:
         self.same += meeting.whole
         self.sharing += not meeting.whole
-        self.met.add(meeting.problem)
         if len(self.rows) < LISTED:
             self.rows.append(meeting.row)
         if len(self.meetings) < SHOWN:
@@ -77,74 +75,103 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
+@dataclass
+class _Known:
+    """The n-grams of all problems, each once and sorted, and which of them were seen in a row."""
+
+    grams: Hashes
+    owners: npt.NDArray[np.int64]
+    """Problems that have the first n-gram, then those that have the second, and so on."""
+    starts: npt.NDArray[np.int64]
+    """Where the owners of each n-gram begin; the last is their end."""
+    seen: npt.NDArray[np.bool_]
+
+    def first_owner(self, place: int) -> int:
+        return int(self.owners[self.starts[place]])
+
+    def met(self) -> set[int]:
+        """Problems of which any n-gram was seen."""
+        return {int(owner) for owner in np.unique(self.owners[np.repeat(self.seen, np.diff(self.starts))])}
+
+
 class EvaluationIndex:
     """The texts of one evaluation file. First `add` all of them, then `look`."""
 
     def __init__(self, label: str, ngram: int = NGRAM) -> None:
         self.found = Overlap(label, ngram)
         self._ngram = ngram
-        self._whole: dict[str, int] = {}
+        self._whole: dict[str, list[int]] = {}
+        self._seen_whole: set[int] = set()
         self._grams: list[Hashes] = []
         self._owners: list[int] = []
-        self._index: tuple[Hashes, npt.NDArray[np.int64]] | None = None
+        self._index: _Known | None = None
 
-    def add(self, number: int, prompt: str) -> None:
+    def add(self, number: int, prompt: str) -> int:
+        """Returns how many n-grams this adds to the memory."""
         words = words_of(prompt)
         self.found.problems += 1
-        self._whole.setdefault(" ".join(words), number)
+        self._whole.setdefault(" ".join(words), []).append(number)
         if len(words) < self._ngram:
             self.found.short += 1
-            return
+            return 0
         self._grams.append(np.unique(_grams(_hashes(words), self._ngram)))
         self._owners.append(number)
+        return len(self._grams[-1])
 
     def look(self, numbers: Sequence[int], texts: Sequence[Sequence[str]]) -> None:
         """Some rows of the dataset, as words."""
         partly = self._partly(texts)
         for place, (number, words) in enumerate(zip(numbers, texts, strict=True)):
             joined = " ".join(words)
-            problem = self._whole.get(joined)
-            if problem is not None and words:
-                self.found.note(Meeting(number, problem, joined[:200], whole=True))
+            problems = self._whole.get(joined)
+            if problems is not None and words:
+                self._seen_whole.update(problems)
+                self.found.note(Meeting(number, problems[0], joined[:200], whole=True))
             elif place in partly:
                 start, problem = partly[place]
                 shared = " ".join(words[start : start + self._ngram])
                 self.found.note(Meeting(number, problem, shared, whole=False))
 
+    def problems_met(self) -> tuple[set[int], set[int]]:
+        """Problems that a row is, and others that share n words in a row with one."""
+        return self._seen_whole, self._ready().met() - self._seen_whole
+
     def _partly(self, texts: Sequence[Sequence[str]]) -> dict[int, tuple[int, int]]:
         """For each text with an n-gram of the evaluation: where its first one begins, and whose it is."""
-        known, owners = self._ready()
+        known = self._ready()
         lengths = np.array([len(words) for words in texts], dtype=np.int64)
         flat = _hashes([word for words in texts for word in words])
-        if not len(known) or len(flat) < self._ngram:
+        if not len(known.grams) or len(flat) < self._ngram:
             return {}
         grams = _grams(flat, self._ngram)
         text_of = np.repeat(np.arange(len(texts)), lengths)
         inside = text_of[: len(grams)] == text_of[self._ngram - 1 :]  # begins and ends in one text
-        places = np.minimum(np.searchsorted(known, grams), len(known) - 1)
-        hits = np.flatnonzero((known[places] == grams) & inside)
+        places = np.minimum(np.searchsorted(known.grams, grams), len(known.grams) - 1)
+        hits = np.flatnonzero((known.grams[places] == grams) & inside)
+        known.seen[places[hits]] = True
         starts = np.cumsum(lengths) - lengths
         rows, first = np.unique(text_of[hits], return_index=True)
         return {
-            int(row): (int(hits[i] - starts[row]), int(owners[places[hits[i]]]))
+            int(row): (int(hits[i] - starts[row]), known.first_owner(int(places[hits[i]])))
             for row, i in zip(rows, first, strict=True)
         }
 
-    def _ready(self) -> tuple[Hashes, npt.NDArray[np.int64]]:
+    def _ready(self) -> _Known:
         if self._index is None:
             self._index = self._sorted()
             self._grams, self._owners = [], []
         return self._index
 
-    def _sorted(self) -> tuple[Hashes, npt.NDArray[np.int64]]:
-        if not self._grams:
-            return np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
-        grams = np.concatenate(self._grams)
+    def _sorted(self) -> _Known:
+        grams = np.concatenate([np.empty(0, dtype=np.uint64), *self._grams])
         owners = np.repeat(np.array(self._owners, dtype=np.int64), [len(one) for one in self._grams])
-        known, first, counts = np.unique(grams, return_index=True, return_counts=True)
+        order = np.argsort(grams, kind="stable")
+        known, counts = np.unique(grams[order], return_counts=True)
         kept = counts <= COMMON
         self.found.common = int((~kept).sum())
-        return known[kept], owners[first[kept]]
+        of_kept = owners[order][np.repeat(kept, counts)]
+        starts = np.concatenate(([0], np.cumsum(counts[kept])))
+        return _Known(known[kept], of_kept, starts, np.zeros(len(starts) - 1, dtype=np.bool_))
 
 
 def _hashes(words: Sequence[str]) -> Hashes:

@@ -64,7 +64,7 @@ class ReferenceCheck:
     """One verifier and the references it meets."""
 
     def __init__(self, kind: Kind, sample: int) -> None:
-        self._kind = kind
+        self.kind = kind
         self._sample: Sample[tuple[int, str]] = Sample(sample, "references")
         self._verifier, self._missing = _verifier(kind)
         self._remembered = lru_cache(CACHED)(self._asked)
@@ -75,7 +75,7 @@ class ReferenceCheck:
         return self._remembered(answer) if len(answer) <= SHORT else self._asked(answer)
 
     def _asked(self, answer: str) -> str | None:
-        if self._kind == "code":
+        if self.kind == "code":
             try:
                 read_tests(answer)
             except InputError as error:
@@ -88,7 +88,7 @@ class ReferenceCheck:
             self._sample.offer((number, answer))
 
     def judged(self) -> Judged:
-        result = Judged(self._kind, note=self._missing)
+        result = Judged(self.kind, note=self._missing)
         if self._verifier is None:
             return result
         items = self._sample.items()

@@ -15,7 +15,8 @@ from scalerl.tasks.data.lengths import Lengths, Measure, words
 from scalerl.tasks.data.overlap import NGRAM, EvaluationIndex, words_of
 from scalerl.tasks.data.reference import ReferenceCheck, Sample
 from scalerl.tasks.data.repeats import Repeats
-from scalerl.tasks.files import canonical
+from scalerl.tasks.data.split_leaks import SplitLeaks
+from scalerl.tasks.files import FileTask, canonical
 from scalerl.tasks.records import ANSWER_KEY, PROMPT_KEY, Columns, Record, Records, open_prompts, open_records
 from scalerl.verify import Kind
 
@@ -39,7 +40,7 @@ class Question:
     ngram: int = NGRAM
     measure: Measure | None = None
     """How long texts are in tokens; None: in words."""
-    held_out_share: float = 0.1
+    held_out_share: float = FileTask.held_out_share
     most_rows: int | None = None
     checked: int = 1000
     """References that are verified against themselves."""
@@ -50,7 +51,8 @@ def inspect(question: Question, progress: Progress = lambda *_: None) -> Documen
     indexes = [_index(path, question) for path in question.against]
     with open_records(question.path, question.columns) as records, Repeats(question.held_out_share) as repeats:
         kind = question.verifier or records.verifier
-        survey = _Survey(question, kind, repeats, indexes)
+        references = ReferenceCheck(kind, question.checked)
+        survey = _Survey(question, references, repeats, indexes, _held_out(question, references))
         rows = records.read(tables=kind == "code")
         while batch := list(islice(rows, survey.room())):
             survey.take(batch)
@@ -62,12 +64,20 @@ def inspect(question: Question, progress: Progress = lambda *_: None) -> Documen
 class _Survey:
     """What is known so far."""
 
-    def __init__(self, question: Question, kind: Kind, repeats: Repeats, indexes: Sequence[EvaluationIndex]) -> None:
+    def __init__(
+        self,
+        question: Question,
+        references: ReferenceCheck,
+        repeats: Repeats,
+        indexes: Sequence[EvaluationIndex],
+        leaks: SplitLeaks,
+    ) -> None:
         self._question = question
         self._repeats = repeats
         self._indexes = indexes
-        self._references = ReferenceCheck(kind, question.checked)
-        self._kind = kind
+        self._leaks = leaks
+        self._references = references
+        self._kind = references.kind
         self._lengths = {"prompt": Lengths(), "answer": Lengths()}
         self._refusals = Refusals()
         self._samples: Sample[Record] = Sample(SHOWN, "problems")
@@ -84,10 +94,10 @@ class _Survey:
         usable = list(self._usable_of(batch))
         self._usable += len(usable)
         self._measure(usable)
-        if self._indexes:
-            numbers, texts = [one.number for one in usable], [words_of(one.prompt) for one in usable]
-            for index in self._indexes:
-                index.look(numbers, texts)
+        numbers, texts = [one.number for one in usable], [words_of(one.prompt) for one in usable]
+        self._leaks.look(usable, texts)
+        for index in self._indexes:
+            index.look(numbers, texts)
 
     def document(self) -> Document:
         found, judged = self._repeats.found(), self._references.judged()
@@ -103,7 +113,7 @@ class _Survey:
             },
             "split": {
                 "held_out_share": self._question.held_out_share, "train": found.distinct - found.held_out,
-                "held_out": found.held_out,
+                "held_out": found.held_out, "leaks": self._leaks.document(),
             },
             "against": [_met(index) for index in self._indexes],
             "answers": asdict(judged) | {"statuses": dict(judged.statuses)},
@@ -177,9 +187,21 @@ def _task(question: Question, heading: Document, found: Document) -> Document:
     plain = heading["layout"] == "plain"
     named = {name: heading[name] for name, (given, usual) in keys.items() if plain or given != usual}
     refused = found["unusable"] or found["duplicates"]["contradicted"]
-    return {"layout": heading["layout"], **named, "verifier": heading["verifier"]} | (
-        {"skip_unusable": True} if refused else {}
+    share = question.held_out_share
+    return (
+        {"layout": heading["layout"], **named, "verifier": heading["verifier"]}
+        | ({"held_out_share": share} if share != FileTask.held_out_share else {})
+        | ({"skip_unusable": True} if refused else {})
     )
+
+
+def _held_out(question: Question, references: ReferenceCheck) -> SplitLeaks:
+    """A first look at the file, which ends with the last held-out problem that is kept."""
+    leaks = SplitLeaks(question.held_out_share, question.ngram)
+    with open_records(question.path, question.columns) as records:
+        rows = islice(records.read(tables=references.kind == "code"), question.most_rows)
+        leaks.read_ahead(rows, lambda record: references.objection(record.answer) is None)
+    return leaks
 
 
 def _index(path: str, question: Question) -> EvaluationIndex:
@@ -198,9 +220,10 @@ def _index(path: str, question: Question) -> EvaluationIndex:
 
 def _met(index: EvaluationIndex) -> Document:
     found = index.found
+    same, sharing = index.problems_met()
     return {
         "file": found.label, "problems": found.problems, "short": found.short, "common_ngrams": found.common,
         "unreadable": found.unreadable,
-        "same": found.same, "sharing": found.sharing, "problems_met": len(found.met), "rows": found.rows,
+        "same": found.same, "sharing": found.sharing, "problems_met": len(same | sharing), "rows": found.rows,
         "examples": [asdict(meeting) for meeting in found.meetings],
     }  # fmt: skip
