@@ -55,6 +55,18 @@ class MissingDependencyError(ScaleRLError, ImportError):
         return f"this needs the package {self.package!r}: pip install 'scalerl[{self.extra}]'"
 
 
+class PortableError(ScaleRLError, RuntimeError):
+    """A portable run was asked of a process that was started without its settings (see `portable`)."""
+
+    def __init__(self, key: str, settings: str) -> None:
+        super().__init__(key, settings)
+        self.key = key
+        self.settings = settings
+
+    def __str__(self) -> str:
+        return f"{self.key}: the process must be started with these environment variables: {self.settings}"
+
+
 class StorageError(ScaleRLError, OSError):
     """A file of ours could not be written: the disk is full, a quota is reached, the device failed.
 

@@ -122,6 +122,7 @@ CHANGES: dict[str, Any] = {
     "seed": 1,
     "task": {"kind": "chained_sums", "numbers": 2, "largest": 8, "held_out_problems": 1},
     "model": TinyLlama(width=32, layers=1, heads=2, feed_forward=32),
+    "portable": True,
 }
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
 
-from scalerl.recipe.advantages import advantages, rewards
+from scalerl.recipe.advantages import _exact_sqrt, advantages, rewards
 
 REWARD = torch.tensor([1.0, 1.0, -1.0, -1.0, 1.0, -1.0, -1.0, -1.0])
 GROUP = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
@@ -91,3 +93,10 @@ def test_the_length_penalty_goes_to_correct_rollouts_only() -> None:
     penalty_r = torch.tensor([-0.5, -0.5, 0.0])
     assert rewards(correct_r, 1.0, -1.0, penalty_r).tolist() == [0.5, -1.0, 1.0]
     assert rewards(correct_r, 2.0, 0.0).tolist() == [2.0, 0.0, 2.0]
+
+
+def test_a_deviation_is_the_nearest_number_on_every_processor() -> None:
+    """The root that torch takes from MKL is not, and differs between processors."""
+    squares = [index / 4096 for index in range(1, 20_000)]
+    roots = _exact_sqrt(torch.tensor(squares, dtype=torch.float64)).tolist()
+    assert roots == [math.sqrt(value) for value in squares]

@@ -21,6 +21,7 @@ def test_it_says_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
     assert session["scalerl"] == version("scalerl")
     assert session["cpus"] >= 1
     assert session["started"].endswith("+00:00")
+    assert session["portable"] is False
     assert json.loads(json.dumps(session)) == session
 
 

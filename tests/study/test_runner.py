@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from scalerl import portable
 from scalerl.config import load_run, to_dict
 from scalerl.config.study import load_study
 from scalerl.config.study_parts import CommandTrainer
@@ -260,6 +261,18 @@ def test_our_own_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (seen.share, seen.value, seen.wall_s) == (0.4, 0.25, 9.0)
     (series,) = runner.curve(job, tmp_path)
     assert (series.compute.tolist(), series.value.tolist(), series.name) == ([40], [0.25], "base, seed 0")
+
+
+def test_a_portable_job_is_started_with_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[dict[str, str]] = []
+    monkeypatch.setattr(own_runner, "start_child", lambda *arguments: called.append(arguments[3]))
+    for place, setting in enumerate(("scale.launcher.portable=false", "scale.launcher.portable=true")):
+        config = to_dict(load_run("scalerl", "study", overrides=[setting]).config)
+        (tmp_path / str(place)).mkdir()
+        OwnRunner().start(Job("base", 0, "0" * 64, {"config": config}), tmp_path / str(place), 1.0)
+    plain, settled = called
+    assert not portable.ENVIRONMENT.keys() & plain.keys()
+    assert portable.ENVIRONMENT.items() <= settled.items()
 
 
 def test_nothing_is_started_for_a_run_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 from typing import TextIO
 
-from scalerl.errors import ScaleRLError, StorageError
+from scalerl.errors import PortableError, ScaleRLError, StorageError
+from scalerl.portable import start_again
 from scalerl.redaction import without_secrets
 
 BAD_OUTPUT, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
@@ -26,7 +27,7 @@ BAD_OUTPUT, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line given (default: this process's) and return the exit code."""
     try:
-        return _run(sys.argv[1:] if argv is None else argv)
+        return _run(sys.argv[1:], whole_process=True) if argv is None else _run(argv)
     except BrokenPipeError:
         _silence_stdout()
         return CLOSED_PIPE
@@ -34,7 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _run(argv: Sequence[str]) -> int:
+def _run(argv: Sequence[str], *, whole_process: bool = False) -> int:
+    """`whole_process`: it may be started again, because nobody else lives in it."""
     from typer import TyperException
 
     from scalerl.cli.app import build
@@ -44,6 +46,10 @@ def _run(argv: Sequence[str]) -> int:
         result = build().main(args=list(argv), prog_name="scalerl", standalone_mode=False)
     except TyperException as error:
         return _refuse(f"{error.format_message()} (see: scalerl --help)")
+    except PortableError as error:
+        if whole_process:
+            start_again()
+        return _refuse(str(error))
     except StorageError as error:
         return _refuse(str(error), BAD_OUTPUT)
     except ScaleRLError as error:

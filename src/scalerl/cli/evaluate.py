@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json as json_text
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -117,8 +117,7 @@ def _model_run(target: str, asked: Asked) -> RunConfig:
 
 def _measured(run: RunConfig, folder: Path | None, asked: Sequence[str]) -> dict[int, dict[str, EvalPoint]]:
     """Version -> set -> point."""
-    import torch
-
+    from scalerl.pipeline.computing import computing
     from scalerl.pipeline.measure import find_versions, measure, policy_of, tasks_to_measure
     from scalerl.runs import RunDirectory
 
@@ -126,14 +125,9 @@ def _measured(run: RunConfig, folder: Path | None, asked: Sequence[str]) -> dict
     found = {0: None} if own is None else find_versions(own.checkpoints, asked)
     trained = run if own is None else own.config  # step 0 is that of the run, whatever it is measured on now
     tasks = tasks_to_measure(run, trained=folder is not None)
-    threads = torch.get_num_threads()
-    if folder is not None:
-        torch.set_num_threads(run.scale.launcher.threads)  # as it was trained: answers depend on it in the last digit
-    try:
-        with _bar() as watch:
-            return {step: measure(run, policy_of(trained, at), step, tasks, watch) for step, at in found.items()}
-    finally:
-        torch.set_num_threads(threads)
+    # as it was trained: answers depend on it in the last digit
+    with nullcontext() if folder is None else computing(run), _bar() as watch:
+        return {step: measure(run, policy_of(trained, at), step, tasks, watch) for step, at in found.items()}
 
 
 @contextmanager

@@ -107,24 +107,19 @@ def _small(asked: Asked, out: str | None, live: bool | None, json: bool) -> Outc
 
 def _warm_up(run: RunConfig, live: bool | None) -> tuple[LoadedPolicy, EvalPoint, float]:
     """The policy, its pass rate, and the time that took."""
-    import torch
-
     from scalerl.cli.live import view_for
     from scalerl.compute import Ledger
     from scalerl.pipeline.assemble import ground
+    from scalerl.pipeline.computing import computing
     from scalerl.policy.load import load_policy
 
-    started, threads = time.monotonic(), torch.get_num_threads()
+    started = time.monotonic()
     view = view_for(run, live)
-    torch.set_num_threads(run.scale.launcher.threads)  # the weights depend on it in their last digits
-    try:
-        with view.shown():
-            policy = load_policy(run, None, view.preparing)
-            evaluator = ground(run, policy.tokenizer).evaluator(policy.model, 0)
-            weights = {name: parameter.detach() for name, parameter in policy.model.named_parameters()}
-            point, _ = evaluator.evaluate(weights, 0, Ledger(), lambda *_: None)
-    finally:
-        torch.set_num_threads(threads)
+    with computing(run), view.shown():
+        policy = load_policy(run, None, view.preparing)
+        evaluator = ground(run, policy.tokenizer).evaluator(policy.model, 0)
+        weights = {name: parameter.detach() for name, parameter in policy.model.named_parameters()}
+        point, _ = evaluator.evaluate(weights, 0, Ledger(), lambda *_: None)
     return policy, point, time.monotonic() - started
 
 

@@ -19,6 +19,7 @@ from scalerl.cli.checks import positive
 from scalerl.cli.output import Outcome, text_of, to_json
 from scalerl.cli.settings import Asked, default_folder, resolve, resolve_again
 from scalerl.errors import InputError, MissingDependencyError
+from scalerl.portable import check_start
 
 if TYPE_CHECKING:
     from scalerl.cli.live import View
@@ -106,6 +107,8 @@ def _dry_run(resolved: Resolved, folder: Path, json: bool, base: str) -> Outcome
 
 def _train(run: RunConfig, folder: Path, resume: bool, live: bool | None, json: bool, where: Place) -> Outcome:
     check_installed()
+    if run.scale.launcher.portable:
+        check_start()
     from scalerl.cli.live import view_for
     from scalerl.cli.summary import summary_document, summary_parts
 

@@ -154,10 +154,12 @@ class Generator(Frozen):
 class Launcher(Frozen):
     """Which processes there are."""
 
-    silent: ClassVar = frozenset({"trainers", "generators", "trainer_gpus", "generator_gpus", "device", "transfer"})
+    silent: ClassVar = frozenset(
+        {"trainers", "generators", "trainer_gpus", "generator_gpus", "device", "transfer", "portable"}
+    )
 
     kind: Literal["inline", "local", "ray"]
-    """One process in virtual time, the same on every machine; a generator and a trainer process; or actors of a Ray
+    """One process in virtual time, the same under any load; a generator and a trainer process; or actors of a Ray
     cluster."""
     threads: Count
     """Threads of each process."""
@@ -179,6 +181,9 @@ class Launcher(Frozen):
     transfer: Literal["store", "direct"] = "store"
     """`ray` only: new weights through Ray's object store, or straight from the trainer's process to the generators':
     NCCL where both have GPUs (never tried: there were none), gloo otherwise."""
+    portable: bool = False
+    """`inline` only: the same bits on every x86-64 Linux machine with AVX2 and FMA, not only on the same kind of
+    processor. Slower; see docs/train.md."""
 
     @model_validator(mode="after")
     def _processes_fit_the_kind(self) -> Self:
@@ -194,6 +199,14 @@ class Launcher(Frozen):
             raise impossible("trainer_gpus", self.trainer_gpus, allowed, "device")
         if self.kind != "ray" and self.transfer != "store":
             raise impossible("transfer", self.transfer, f"store with {self.kind}; direct needs ray", "kind")
+        return self
+
+    @model_validator(mode="after")
+    def _bits_can_be_the_same(self) -> Self:
+        for key, needed in {"kind": "inline", "threads": 1, "device": "cpu"}.items():
+            if self.portable and getattr(self, key) != needed:
+                allowed = f"false with {key} {getattr(self, key)}; a portable run has {key} {needed}"
+                raise impossible("portable", self.portable, allowed, key)
         return self
 
 

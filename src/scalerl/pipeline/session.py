@@ -9,12 +9,10 @@ directory is made. Everything that happened is in that directory; the observer i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-
-import torch
 
 from scalerl.compute import Ledger, Usage
 from scalerl.config import RunConfig
@@ -22,6 +20,7 @@ from scalerl.errors import GuardError
 from scalerl.pipeline import checkpoint
 from scalerl.pipeline.assemble import Ground, ground, task_of
 from scalerl.pipeline.batch import group_numbers
+from scalerl.pipeline.computing import computing
 from scalerl.pipeline.devices import check_device
 from scalerl.pipeline.downstream import downstream_tasks, with_downstream
 from scalerl.pipeline.engines.open import check_engine, check_policy
@@ -67,7 +66,7 @@ def train(
 
     `launcher`: where the processes are; unless given on this machine, as the config says.
     """
-    with _threads(run.scale.launcher.threads):
+    with computing(run):
         RunDirectory.check(out, run, resume=resume)
         check_engine(run)
         check_device(run)
@@ -254,17 +253,6 @@ def _resumed_policy(run: RunConfig, saved: checkpoint.Checkpoint | None) -> Load
         spare_broken_units()
     model = read_policy(saved.policy, run.scale.model.dtype)
     return LoadedPolicy(model, read_tokenizer(saved.policy), saved.policy)
-
-
-@contextmanager
-def _threads(threads: int) -> Iterator[None]:
-    """As many threads as the config says, and afterwards as many as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _never() -> bool:

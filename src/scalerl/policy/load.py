@@ -90,7 +90,7 @@ def _tiny(
     shape = _shape(model, run.scale.context)
     warm = run.scale.warm_start
     if not isinstance(warm, SftWarmStart):
-        return _random(shape, run.seed, cache)
+        return _random(shape, run.seed, cache, portable=run.scale.launcher.portable)
     settings = WarmStart(
         task=run.scale.task_settings,
         model=shape,
@@ -99,6 +99,7 @@ def _tiny(
         learning_rate=warm.learning_rate,
         wrong_steps=warm.wrong_steps,
         seed=0 if warm.shared else run.seed,
+        portable=run.scale.launcher.portable,
     )
     return warm_start(settings, cache, progress)
 
@@ -108,9 +109,9 @@ def _shape(model: LlamaModel | MoeModel, context: int) -> Shape:
     return kind(**model.model_dump(exclude={"source", "dtype"}), context=context)
 
 
-def _random(shape: Shape, seed: int, cache: Path) -> Path:
+def _random(shape: Shape, seed: int, cache: Path, *, portable: bool) -> Path:
     """Cached like a warm start: another process reads the same folder."""
-    described = {"kind": type(shape).__name__, **asdict(shape), "seed": seed}
+    described = {"kind": type(shape).__name__, **asdict(shape), "seed": seed} | ({"portable": True} if portable else {})
     digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:20]
     folder = cache / f"random-{digest}"
     if not folder.is_dir():

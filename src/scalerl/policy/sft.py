@@ -60,6 +60,8 @@ class WarmStart:
     """Share of the steps in the traces that are wrong on purpose: it sets the pass rate at step 0."""
     seed: int = 0
     """Seed of the problems, the traces and the initial weights."""
+    portable: bool = False
+    """Trained under the settings of portable runs (see `scalerl.portable`), which the caller has seen to."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch"):
@@ -86,7 +88,8 @@ class Progress:
 def warm_start(settings: WarmStart, cache: str | Path, progress: Callable[[Progress], None] | None = None) -> Path:
     """The folder of the warmed-up policy: from the cache, or trained now.
 
-    The same settings give the same weights on the same machine with the same number of threads.
+    The same settings give the same weights on the same kind of processor with the same number of threads, portable ones
+    on every kind.
     """
     task = traced(build_task(settings.task, seed=settings.seed))
     described = _described(settings, task)
@@ -158,11 +161,14 @@ def _described(settings: WarmStart, task: TracedTask) -> dict[str, Any]:
     """The settings in full, as JSON can hold them: a task by name and the same task by its options are one."""
     kind = {TinyLlama: "llama", TinyMoe: "moe"}[type(settings.model)]
     options = {name: value for name, value in task.settings.items() if name not in _NO_EFFECT}
-    return asdict(settings) | {
+    described = asdict(settings) | {
         "task": options,
         "model": {"kind": kind, **asdict(settings.model)},
         "format": FORMAT,
     }
+    if not settings.portable:  # came later: the names of all other folders stay
+        del described["portable"]
+    return described
 
 
 def _digest(described: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ Shapes: r = rollouts of the whole batch.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -49,10 +50,15 @@ def advantages(
     if normalisation == "none":
         return centred_r.float()
     if normalisation == "prompt":
-        std_r = group_mean(centred_r.square(), scored_r, group_r).sqrt()
+        std_r = _exact_sqrt(group_mean(centred_r.square(), scored_r, group_r))
     else:
         std_r = _std(centred_r[spread_r & scored_r]).expand_as(centred_r)
     return torch.where(std_r > ZERO_STD, centred_r / std_r.clamp(min=ZERO_STD), 0.0).float()
+
+
+def _exact_sqrt(values_r: Tensor) -> Tensor:
+    """torch takes MKL's root on a CPU, which is off by a digit now and then, on other values on other processors."""
+    return torch.tensor([math.sqrt(value) for value in values_r.tolist()], dtype=values_r.dtype, device=values_r.device)
 
 
 def _std(values: Tensor) -> Tensor:

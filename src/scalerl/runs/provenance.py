@@ -1,7 +1,7 @@
 """Where a run's numbers come from: versions, machine, command line and time of each session.
 
 Called by the run directory when a session begins. Holds no path of the user's home, no key or password, and
-nothing about the environment.
+of the environment only whether the settings of portable runs were in force.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from scalerl import portable
 from scalerl.redaction import command_without_secrets
 
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy")
@@ -33,6 +34,7 @@ def describe_session(command: Sequence[str] | None = None) -> dict[str, Any]:
         "packages": {package: version_of(package) for package in PACKAGES},
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
+        "portable": portable.in_force(),
     }
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from scalerl import portable
 from scalerl.compute import Ledger
 from scalerl.config import from_json
 from scalerl.config.scale import Budget
@@ -49,7 +50,8 @@ class OwnRunner:
             return Ended()
         budget = budget_text(config["scale"], share)
         command = [sys.executable, "-P", "-m", "scalerl", "train", "--out", str(run), "--resume", "--no-live"]
-        return start_child([*command, "--budget", budget], place, f"{job.name}, up to {budget}", THREADS)
+        environment = THREADS | (portable.ENVIRONMENT if config["scale"]["launcher"].get("portable") else {})
+        return start_child([*command, "--budget", budget], place, f"{job.name}, up to {budget}", environment)
 
     def curve(self, job: Job, place: Path) -> list[Series]:
         return [self._read(job, place)]
