@@ -112,6 +112,7 @@ def _warm_up(run: RunConfig, live: bool | None) -> tuple[LoadedPolicy, EvalPoint
     from scalerl.cli.live import view_for
     from scalerl.compute import Ledger
     from scalerl.pipeline.assemble import ground
+    from scalerl.pipeline.evaluate import judged
     from scalerl.policy.load import load_policy
 
     started, threads = time.monotonic(), torch.get_num_threads()
@@ -122,7 +123,7 @@ def _warm_up(run: RunConfig, live: bool | None) -> tuple[LoadedPolicy, EvalPoint
             policy = load_policy(run, None, view.preparing)
             evaluator = ground(run, policy.tokenizer).evaluator(policy.model, 0)
             weights = {name: parameter.detach() for name, parameter in policy.model.named_parameters()}
-            point, _ = evaluator.evaluate(weights, 0, Ledger(), lambda *_: None)
+            point = judged(evaluator.evaluate(weights, 0, Ledger(), lambda *_: None)[0])
     finally:
         torch.set_num_threads(threads)
     return policy, point, time.monotonic() - started
