@@ -116,6 +116,15 @@ def test_a_probe_that_cannot_be_removed_is_one_line(tmp_path: Path, monkeypatch:
         check_writable(tmp_path / "new")
 
 
+def test_a_folder_that_cannot_be_opened_to_others_is_not_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "chmod", refuse)
+    with pytest.raises(StorageError, match="new: cannot be written"):
+        check_writable(tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_whose_name_does_not_reach_the_disk_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,11 +126,14 @@ def refuse_existing(path: Path) -> None:
 
 
 def _make_partial(path: Path) -> Path:
+    partial = None
     try:
         make_folder(path.parent)
         partial = Path(tempfile.mkdtemp(prefix=f"{path.name}.", suffix=PARTIAL, dir=path.parent))
         partial.chmod(0o777 & ~_umask())  # mkdtemp gives a folder to its owner alone
     except OSError as error:
+        if partial is not None:
+            shutil.rmtree(partial, ignore_errors=True)
         raise _refusal("the folder cannot be made", error, path) from None
     return partial
 

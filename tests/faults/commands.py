@@ -194,10 +194,13 @@ def _contents(folder: Path, pattern: str) -> dict[str, Any]:
 
 def _timeless(file: Path, folder: Path) -> Any:
     content = _MOMENT.sub(b"TIME", file.read_bytes().replace(str(folder).encode(), b"FOLDER"))
-    if file.suffix == ".json":
-        return _without_times(json.loads(content))
-    if file.suffix == ".jsonl":
-        return [_without_times(json.loads(line)) for line in content.splitlines()]
+    try:
+        if file.suffix == ".json":
+            return _without_times(json.loads(content))
+        if file.suffix == ".jsonl":
+            return [_without_times(json.loads(line)) for line in content.splitlines()]
+    except ValueError:  # torn, as it was given
+        return content
     return content
 
 
