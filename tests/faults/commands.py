@@ -25,7 +25,7 @@ _TRAIN = tuple(Small(steps=1, sets=("scale.warm_start.steps=10",)).begin("run"))
 HIDDEN = (".partial", ".tmp", "tmp", ".damaged")
 """Ends of names that nobody takes for a result."""
 _MOMENT = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
-_TIMES = ("wall_s", "time", "session", "made", "measured")
+_TIMES = ("wall_s", "device_s", "time", "session", "measured")
 """Keys of JSON files whose values no two calls share."""
 
 
