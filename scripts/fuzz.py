@@ -5,9 +5,10 @@
     python scripts/fuzz.py --replay FILE --only read-csv  # one input again, with its traceback
 
 The targets are those of tests/fuzz/targets.py. Needs atheris (pip install 'scalerl[fuzz]'). Findings, corpora and
-counts go to --folder, outside of the repository; a summary for each target is added up in
-benchmarks/results/fuzz.json. Exit code 1 when something was found: an exception that is no refusal, a warning, an
-execution that took more than 5 seconds of processor time, a process that died, hung or used too much memory.
+counts go to --folder, outside of the repository (without it: to a new folder of this user alone, which is named at the
+start and stays); a summary for each target is added up in benchmarks/results/fuzz.json. Exit code 1 when something was
+found: an exception that is no refusal, a warning, an execution that took more than 5 seconds of processor time, a
+process that died, hung or used too much memory.
 """
 
 from __future__ import annotations
@@ -62,10 +63,11 @@ def main() -> int:
     chosen = {name: target for name, target in TARGETS.items() if name.startswith(tuple(options.only or ("",)))}
     if options.replay:
         return replay(chosen, options.replay)
-    shares = shared_out(chosen, options.executions)
+    shares, folder = shared_out(chosen, options.executions), place(options.folder)
+    print(f"findings go to {folder}", flush=True)
     results = []
     for name, target in chosen.items():
-        result = fuzz(target, options.folder / name, None if options.seconds else shares[name], options.seconds)
+        result = fuzz(target, folder / name, None if options.seconds else shares[name], options.seconds)
         results.append(result)
         print(line(result), flush=True)
         if not options.dry:
@@ -85,10 +87,15 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--only", nargs="*", help="targets whose names begin with one of these")
     made.add_argument("--executions", type=int, default=1_000_000, help="of all targets together")
     made.add_argument("--seconds", type=int, help="for each target, in the place of a number of executions")
-    made.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "scalerl-fuzz")
+    made.add_argument("--folder", type=Path, help="of an earlier time, to go on with its corpora; else a new one")
     made.add_argument("--replay", type=Path, help="run this input once, in this process")
     made.add_argument("--dry", action="store_true", help="leave benchmarks/results/fuzz.json alone")
     return made
+
+
+def place(given: Path | None) -> Path:
+    """A folder that others cannot have prepared: its name is not known before, and it is ours alone."""
+    return given or Path(tempfile.mkdtemp(prefix="scalerl-fuzz-"))
 
 
 def shared_out(targets: dict[str, Target], executions: int) -> dict[str, int]:

@@ -17,7 +17,7 @@ def test_there_and_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "odd", [1.0, [1], {"flops": "many"}, {"flops": None}, {"flops": 10**400}, {"flops": True}, {"other": 1.0}]
+    "odd", [1.0, [1], [], {"flops": "many"}, {"flops": None}, {"flops": 10**400}, {"flops": True}, {"other": 1.0}]
 )
 def test_what_is_no_ledger_is_refused_before_anything_is_added_up(odd: Any) -> None:
     part = USED | odd if isinstance(odd, dict) else odd

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from scalerl import folder
 from scalerl.errors import InputError, StorageError
 from scalerl.folder import check_writable, complete_folder, refuse_existing, replace_file
 
@@ -103,3 +104,35 @@ def test_half_a_character_is_written_as_json_escapes_it(tmp_path: Path) -> None:
     """A command line with a file name that is not UTF-8 stands in provenance.json."""
     replace_file(tmp_path / "a.json", json.dumps({"path": "\udcff"}, ensure_ascii=False))
     assert json.loads((tmp_path / "a.json").read_bytes()) == {"path": "\udcff"}
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_a_probe_that_cannot_be_removed_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "rmdir", refuse)
+    with pytest.raises(StorageError, match=r"new: cannot be written \(Input/output error\)"):
+        check_writable(tmp_path / "new")
+
+
+def test_a_folder_that_cannot_be_opened_to_others_is_not_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "chmod", refuse)
+    with pytest.raises(StorageError, match="new: cannot be written"):
+        check_writable(tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_whose_name_does_not_reach_the_disk_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever was told that it failed can try again: nothing is in the way."""
+    with monkeypatch.context() as patch:
+        real, calls = folder.flush_names, iter(range(100))
+        patch.setattr(folder, "flush_names", lambda path: refuse() if next(calls) == 2 else real(path))
+        with pytest.raises(StorageError, match="Input/output error"), complete_folder(tmp_path / "new") as partial:
+            (partial / "file").write_text("content")
+    assert list(tmp_path.iterdir()) == []
+    refuse_existing(tmp_path / "new")

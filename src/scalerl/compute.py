@@ -58,7 +58,9 @@ class Ledger:
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
     """Numbers that can be added up; a damaged file holds anything."""
-    for value in dict(values).values():
+    if not isinstance(values, Mapping):  # an empty list would pass for an empty table
+        raise TypeError(f"no usage of a role: {str(values)[:40]}")
+    for value in values.values():
         if type(value) not in {int, float} or not abs(value) < _LARGEST:
             raise ValueError(f"no number of a ledger: {str(value)[:40]}")
     return dict(values)

@@ -24,7 +24,7 @@ from scalerl.errors import InputError, StorageError
 PARTIAL = ".partial"
 """Ending of what is not complete."""
 
-_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 """Full, over quota, beyond the limit of a file, broken."""
 
 
@@ -110,7 +110,11 @@ def flush_names(folder: Path) -> None:
 
 def check_writable(path: Path) -> None:
     """Whether the folder can be made, before the work that will fill it."""
-    _make_partial(path).rmdir()
+    partial = _make_partial(path)
+    try:
+        partial.rmdir()
+    except OSError as error:
+        raise _refusal("the folder cannot be made", error, path) from None
 
 
 def refuse_existing(path: Path) -> None:
@@ -122,18 +126,21 @@ def refuse_existing(path: Path) -> None:
 
 
 def _make_partial(path: Path) -> Path:
+    partial = None
     try:
         make_folder(path.parent)
         partial = Path(tempfile.mkdtemp(prefix=f"{path.name}.", suffix=PARTIAL, dir=path.parent))
         partial.chmod(0o777 & ~_umask())  # mkdtemp gives a folder to its owner alone
     except OSError as error:
+        if partial is not None:
+            shutil.rmtree(partial, ignore_errors=True)
         raise _refusal("the folder cannot be made", error, path) from None
     return partial
 
 
 def _refusal(what: str, error: OSError, path: Path) -> InputError | StorageError:
     """A bad place is the user's input; a full disk is not."""
-    if error.errno in _DISK:
+    if error.errno in DISK:
         return StorageError.of(error, path)
     return InputError(f"{what} ({error.strerror or error})", where=str(path))
 
@@ -145,7 +152,12 @@ def _rename(partial: Path, path: Path) -> None:
         if path.exists():
             raise FileExistsError(str(path)) from None
         raise
-    flush_names(path.parent)
+    try:
+        flush_names(path.parent)
+    except OSError:
+        with suppress(OSError):  # who is told that it failed does not find it there the next time
+            path.rename(partial)
+        raise
 
 
 def _flush_all(folder: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from scalerl.curves import fit
 from scalerl.curves.laws import LAWS, LawName
 from scalerl.errors import InputError
-from scalerl.series import Series
+from scalerl.series import Series, StartValue
 
 STEPS = np.arange(1.0, 9.0)
 STEEP = np.where(STEPS < 5, 0.0, 1.0)
@@ -29,6 +29,15 @@ RISING = STEPS / 10
 def test_numbers_whose_squares_are_none(compute: np.ndarray, value: np.ndarray, what: str) -> None:
     with pytest.raises(InputError, match=f"{what} that cannot be fitted"):
         fit(Series.of(compute, value), bounds=None)
+
+
+@pytest.mark.parametrize("count", [5e-324, 1e-300, 1e300])
+def test_a_number_of_answers_whose_square_is_none(count: float) -> None:
+    """Behind a point, and behind the start."""
+    with pytest.raises(InputError, match="an n that cannot be fitted"):
+        fit(Series.of(100 * STEPS, RISING, np.where(STEPS == 4, count, 128.0)))
+    with pytest.raises(InputError, match="an n that cannot be fitted"):
+        fit(Series.of(100 * STEPS, RISING, start=StartValue(0.05, count)))
 
 
 @pytest.mark.parametrize("law", LAWS)

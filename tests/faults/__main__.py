@@ -16,13 +16,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import damages, failures, kills
+from . import commands, damages, failures, kills
 from .nursery import Nursery
 from .small import Small
 
@@ -60,6 +60,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--damages", type=int, default=100, help="checkpoints that are damaged")
     parser.add_argument("--first", type=int, default=0, help="number of the first run, which is its seed")
     parser.add_argument("--every", type=int, default=1, help="only every n-th operation that writes is made to fail")
+    parser.add_argument("--command", choices=(*commands.BY_NAME, "train"), help="the only one whose writes fail")
     parser.add_argument("--workers", type=int, default=1, help="runs at a time")
     parser.add_argument("--only", nargs="+", choices=CAMPAIGNS, default=CAMPAIGNS)
     parser.add_argument("--out", type=Path, default=Path("faults.jsonl"), help="one line a run; is appended to")
@@ -99,12 +100,23 @@ def _kills(nursery: Nursery, base: Path, options: argparse.Namespace) -> Iterabl
 
 
 def _writes(nursery: Nursery, base: Path, options: argparse.Namespace) -> Iterable[Case]:
-    nursery.run(failures.RUN.begin("warm"), base)
-    points = failures.points_of(nursery, base)
+    """Both errors at every operation: of the other commands, then of a run."""
+    for number, writer in enumerate(commands.WRITERS):
+        if options.command in (None, writer.name):
+            ground = commands.undisturbed(nursery, base / str(number), writer)
+            for failure in _failures(ground.points, options):
+                yield partial(commands.strike, nursery, failure=failure, ground=ground)
+    if options.command in (None, "train"):
+        nursery.run(failures.RUN.begin("warm"), base)
+        points = failures.points_of(nursery, base)
+        for failure in _failures(points, options):
+            point = points[failure.at - 1]
+            yield partial(failures.strike, nursery, failure=failure, point=point, reference=base / "run")
+
+
+def _failures(points: Sequence[str], options: argparse.Namespace) -> Iterable[failures.Failure]:
     for at in range(1, len(points) + 1, options.every):
-        point = points[at - 1]
-        failure = failures.failure_at(at, point)
-        yield partial(failures.strike, nursery, failure=failure, point=point, reference=base / "run")
+        yield from failures.failures_at(at, points[at - 1])
 
 
 def _damages(nursery: Nursery, base: Path, options: argparse.Namespace) -> Iterable[Case]:
@@ -132,6 +144,8 @@ def _table(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if campaign == "kills":
             row["steps_made_again"] = sum(line["steps_again"] for line in own)
             row |= Counter(f"killed: {kill.partition(' at ')[0]}" for line in own for kill in line["kills"])
+        if campaign == "write failures":
+            row |= Counter(f"{line['command']}, {line['failure']['error']}" for line in own)
         rows.append(row)
     return rows
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ class Outcome:
     """None: the command did not care, and went on."""
     wrong: list[str] = field(default_factory=list)
     wall_s: float = 0.0
+    command: str = "train"
 
     def to_dict(self) -> dict[str, Any]:
         return {"campaign": "write failures", **asdict(self)}
@@ -60,10 +62,10 @@ def points_of(nursery: Nursery, folder: Path) -> list[str]:
     return [str(point) for point in books.read_json(log)]
 
 
-def failure_at(number: int, point: str) -> Failure:
-    """The four ways to fail in turn; what needs no space does not fail on a full disk."""
-    full = number % 2 == 0 and point.partition(" ")[0] not in NO_SPACE_NEEDED
-    return Failure(number, "ENOSPC" if full else "EIO", lasting=number % 4 < 2)
+def failures_at(number: int, point: str) -> tuple[Failure, ...]:
+    """Both errors; what needs no space does not fail on a full disk. Every second operation fails for good."""
+    errors = ("EIO",) if point.partition(" ")[0] in NO_SPACE_NEEDED else ("ENOSPC", "EIO")
+    return tuple(Failure(number, error, lasting=(number + turn) % 2 == 0) for turn, error in enumerate(errors))
 
 
 def strike(nursery: Nursery, folder: Path, failure: Failure, point: str, reference: Path) -> Outcome:
@@ -72,7 +74,7 @@ def strike(nursery: Nursery, folder: Path, failure: Failure, point: str, referen
     options = {"root": str(place), "at": failure.at, "error": failure.error, "lasting": failure.lasting}
     ran = nursery.run(RUN.begin("run"), folder, tampering=[("writes", options)])
     outcome = Outcome(failure, point, ran.code, ran.refusal)
-    outcome.wrong += _words(ran, failure)
+    outcome.wrong += words_of(ran, failure, ("run",))
     if place.is_dir():
         outcome.wrong += [text for one in books.checkpoints(place) for text in books.damage(one)]
         safe = books.kept(place)
@@ -86,12 +88,13 @@ def strike(nursery: Nursery, folder: Path, failure: Failure, point: str, referen
     return outcome
 
 
-def _words(ran: Ran, failure: Failure) -> list[str]:
+def words_of(ran: Ran, failure: Failure, places: Sequence[str]) -> list[str]:
+    """A command that fails says so in one line, with the reason and one of the places."""
     if ran.code == 0:
         return [f"code 0, and it said {ran.err!r}"] if "error" in ran.err else []
     if ran.refusal is None:
         return [f"code {ran.code}, not in one line: {ran.err[-800:]!r}"]
-    if failure.reason not in ran.refusal or "run" not in ran.refusal:
+    if failure.reason not in ran.refusal or not any(place in ran.refusal for place in places):
         return [f"neither reason nor place: {ran.refusal!r}"]
     return []
 

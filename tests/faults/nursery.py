@@ -149,6 +149,7 @@ class Nursery:
         *,
         tampering: Sequence[Tampering] = (),
         in_generator: Sequence[Tampering] = (),
+        environment: Mapping[str, str] | None = None,
         fresh: bool = False,
     ) -> Call:
         """`scalerl` with these arguments, called in `folder`; not waited for."""
@@ -156,10 +157,10 @@ class Nursery:
         output = self.folder / f"call-{token}"
         if fresh:
             assert not tampering, "only a fork can be tampered with"
+            assert environment is None, "what is started from nothing has the environment of all"
             return Call(self._spawn(arguments, folder, output), output, token)
-        order = Order(
-            tuple(arguments), str(folder), str(output), token, self._environment, tuple(tampering), tuple(in_generator)
-        )
+        own = self._environment | dict(environment or {})
+        order = Order(tuple(arguments), str(folder), str(output), token, own, tuple(tampering), tuple(in_generator))
         child = self._context.Process(target=obey, args=(order,))
         with _STARTING, _as_if_no_main(), _importable():
             child.start()

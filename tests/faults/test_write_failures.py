@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ import pytest
 from scalerl.errors import InputError
 from scalerl.verify.bubblewrap import bubblewrap
 
-from . import books, failures
+from . import books, commands, failures
 from .nursery import ROOT, Nursery, Ran
 
 TRIED = 10
@@ -44,8 +46,48 @@ def test_a_failed_write_is_one_line_and_the_run_goes_on(
 ) -> None:
     run, points = reference
     at = 1 + (2 * part + 1) * len(points) // (2 * TRIED)
-    failure = failures.failure_at(at, points[at - 1])
+    kinds = failures.failures_at(at, points[at - 1])
+    failure = kinds[part % len(kinds)]
     outcome = failures.strike(nursery, tmp_path, failure, points[at - 1], run)
+    assert outcome.wrong == [], outcome
+
+
+@pytest.fixture(scope="module")
+def ground(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], commands.Ground]:
+    """A command that nothing happened to; each is called once."""
+    known: dict[str, commands.Ground] = {}
+
+    def find(name: str) -> commands.Ground:
+        if name not in known:
+            known[name] = commands.undisturbed(nursery, tmp_path_factory.mktemp("ground") / "x", commands.BY_NAME[name])
+        return known[name]
+
+    return find
+
+
+@pytest.mark.parametrize(
+    ("name", "point", "error"),
+    [
+        ("export-config", "mkdir new", "ENOSPC"),
+        ("read --to", "write new/.*.tmp", "ENOSPC"),
+        ("sft", "fsync .", "EIO"),
+        ("sft --model", "mkdir policy.training", "ENOSPC"),
+        ("sft --model", "rmdir policy.*.partial", "EIO"),
+        ("sft --model", "write policy.*.partial/sft.json", "ENOSPC"),
+        ("study run", "mkdir study/jobs/base-*/run", "ENOSPC"),
+        ("study run", "rename study/jobs/base-*/run.before", "EIO"),
+        ("study run", "truncate study/jobs/base-*/lock", "EIO"),
+        ("study run", "write study/decisions.jsonl", "ENOSPC"),
+        ("study run", "fsync study/results.json.*.partial", "EIO"),
+    ],
+)
+def test_every_other_command_too(
+    nursery: Nursery, tmp_path: Path, ground: Callable[[str], commands.Ground], name: str, point: str, error: str
+) -> None:
+    """Operations that ended with a traceback before, and some more; the last of each name."""
+    found = ground(name)
+    places = [at for at, known in enumerate(found.points, 1) if fnmatch(known, point)]
+    outcome = commands.strike(nursery, tmp_path, failures.Failure(places[-1], error, lasting=False), found)
     assert outcome.wrong == [], outcome
 
 

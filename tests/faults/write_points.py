@@ -27,9 +27,9 @@ Deed = Literal["fail", "kill", "kill_group"]
 NO_SPACE_NEEDED = ("truncate", "remove", "rmdir", "chmod")
 """What a full disk does not refuse."""
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
-_AUDITED = {"os.rename": 1, "os.mkdir": 0, "os.remove": 0, "os.rmdir": 0, "os.chmod": 0}
+_AUDITED = {"os.rename": 1, "os.mkdir": 0, "os.remove": 0, "os.rmdir": 0, "os.chmod": 0, "os.truncate": 0}
 """Event -> which of its arguments is the path that matters."""
-_RANDOM = re.compile(r"\.[0-9a-z_]{8}(?=\.partial)")
+_RANDOM = re.compile(r"(?<=\.)[0-9a-z_]{8}(?=\.partial)|(?<=/\.)[0-9a-f]{16}(?=\.tmp)")
 
 
 @dataclass
@@ -51,13 +51,14 @@ class WritePoints:
         for module in (builtins, io):
             setattr(module, "open", self._open)  # noqa: B010  # mypy knows these modules too well
         os.fsync = _before(os.fsync, lambda number: self.point("fsync", _path_of(number)))
+        os.sendfile = _before(os.sendfile, lambda number: self.point("write", _path_of(number)))  # by shutil
         self._install_in_libraries()
 
     def point(self, operation: str, path: str, half: Callable[[], object] | None = None) -> None:
         """Called before each operation; `half`: what it has done by the time that it fails."""
         if self._muted or not (path + os.sep).startswith(self.root + os.sep):
             return
-        self.seen.append(f"{operation} {_RANDOM.sub('.*', os.path.relpath(path, self.root))}")
+        self.seen.append(f"{operation} {_RANDOM.sub('*', os.path.relpath(path, self.root))}")
         if not self._strikes(operation):
             return
         if half is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scalerl.errors import InputError
+from scalerl.errors import InputError, StorageError
 from scalerl.report import output
 
 
@@ -49,9 +49,9 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     old = tmp_path / "old.png"
     old.write_bytes(b"old")
     monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(InputError, match="No space left on device"):
+    with pytest.raises(StorageError, match="No space left on device"):  # no bad input: exit code 1
         output.write(tmp_path / "new" / "deep" / "picture.png", b"data")
-    with pytest.raises(InputError):
+    with pytest.raises(StorageError):
         output.write(old, b"data")
     assert list(tmp_path.iterdir()) == [old]
     assert old.read_bytes() == b"old"

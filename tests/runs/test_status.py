@@ -141,6 +141,7 @@ DAMAGED: list[tuple[str, dict[str, Any], str]] = [
     ("evals.jsonl", {"downstream/<b>": "x"}, "downstream/<b>: got 'x'"),
     ("evals.jsonl", {"part/a/num_judged": [10**400]}, "part/a/num_judged: got '[1000000"),
     ("evals.jsonl", {"ledger": []}, "no ledger in this line"),
+    ("evals.jsonl", {"ledger": {"generation": {}, "training": [], "evaluation": {}}}, "no usage of a role: []"),
     ("metrics.jsonl", {"wall_s": 10**400}, "wall_s: got '1000000"),
     ("metrics.jsonl", {"wall_s": "x"}, "wall_s: got 'x'"),
 ]

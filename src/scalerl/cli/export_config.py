@@ -56,9 +56,9 @@ def export_config(
 
 
 def _write(path: Path, text: str) -> None:
-    from scalerl.folder import replace_file
+    from scalerl.folder import make_folder, replace_file
 
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     replace_file(path, text)
 
 

@@ -111,6 +111,7 @@ def _warm_up(run: RunConfig, live: bool | None) -> tuple[LoadedPolicy, EvalPoint
     from scalerl.compute import Ledger
     from scalerl.pipeline.assemble import ground
     from scalerl.pipeline.computing import computing
+    from scalerl.pipeline.evaluate import judged
     from scalerl.policy.load import load_policy
 
     started = time.monotonic()
@@ -119,7 +120,7 @@ def _warm_up(run: RunConfig, live: bool | None) -> tuple[LoadedPolicy, EvalPoint
         policy = load_policy(run, None, view.preparing)
         evaluator = ground(run, policy.tokenizer).evaluator(policy.model, 0)
         weights = {name: parameter.detach() for name, parameter in policy.model.named_parameters()}
-        point, _ = evaluator.evaluate(weights, 0, Ledger(), lambda *_: None)
+        point = judged(evaluator.evaluate(weights, 0, Ledger(), lambda *_: None)[0])
     return policy, point, time.monotonic() - started
 
 

@@ -35,3 +35,6 @@ class Guards(Frozen):
     """Each one multiplies the learning rate with this: the same steps would end the same way."""
     skipped_in_a_row: Count = 5
     """A step whose loss or gradient is not finite changes nothing and is skipped; so many in a row stop the run."""
+    unjudged_in_a_row: Count = 2
+    """A held-out evaluation of which no answer could be judged is missing from the curve; so many in a row stop the
+    run."""

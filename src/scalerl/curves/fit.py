@@ -350,12 +350,19 @@ def _check_values(series: Series, bounds: Bounds) -> None:
 def _check_sizes(series: Series) -> None:
     """Squares and powers of the numbers must be numbers too; zero is one."""
     start = [] if series.start is None else [series.start.value]
-    for what, found in (("compute", series.compute), ("value", np.append(series.value, start))):
+    answers = [] if series.start is None or series.start.n is None else [series.start.n]
+    counts = np.append([] if series.n is None else series.n, answers)
+    for what, found in (("compute", series.compute), ("value", np.append(series.value, start)), ("n", counts)):
         size = np.abs(found[found != 0])
         odd = size[(size < SMALLEST) | (size > LARGEST)]
         if odd.size:
             allowed = f"zero, or {SMALLEST:g} to {LARGEST:g}: use another unit"
-            raise InputError(f"a {what} that cannot be fitted", float(odd[0]), allowed, series.source or series.name)
+            raise InputError(
+                f"{'an' if what == 'n' else 'a'} {what} that cannot be fitted",
+                float(odd[0]),
+                allowed,
+                series.source or series.name,
+            )
 
 
 def _check_window(given: Sequence[Series], window: Window, count: int, name: str) -> None:

@@ -18,7 +18,7 @@ from scalerl.config import RunConfig
 from scalerl.errors import InputError
 from scalerl.pipeline.generator import Generator
 from scalerl.pipeline.source import Encode, request_for, rollout_seeds
-from scalerl.pipeline.types import EvalPoint, Group, GroupRequest
+from scalerl.pipeline.types import EvalPoint, Group, GroupRequest, Point, Unjudged
 from scalerl.recipe import Recipe
 from scalerl.tasks import Problem, Task, part_names, part_of
 
@@ -46,12 +46,12 @@ class Evaluator:
 
     def evaluate(
         self, weights: Mapping[str, Tensor], version: int, ledger: Ledger, watch: Watch
-    ) -> tuple[EvalPoint, Usage]:
+    ) -> tuple[Point, Usage]:
         """The point of this version, and what measuring it cost."""
         self._generator.load_weights(weights, version)
         groups, usage = write_all(self._generator, [self._request(p, version) for p in self._problems], watch)
         num_samples = self._run.scale.evaluation.samples
-        point = summary(groups, version, num_samples, ledger)
+        point = point_of(groups, version, num_samples, ledger)
         return replace(point, parts=by_part(groups, self._parts, version, num_samples, ledger)), usage
 
     def _request(self, problem: Problem, version: int) -> GroupRequest:
@@ -71,12 +71,12 @@ class Evaluations:
 
     def evaluate(
         self, weights: Mapping[str, Tensor], version: int, ledger: Ledger, watch: Watch
-    ) -> tuple[EvalPoint, Usage]:
+    ) -> tuple[Point, Usage]:
         """As `Evaluator.evaluate`; a set that is not due is None in the point."""
         due = {name: one for name, one in self._downstream.items() if is_due(self._run, name, version)}
         total = self._held_out.num_problems + sum(one.num_problems for one in due.values())
         point, usage = self._held_out.evaluate(weights, version, ledger, lambda done, _: watch(done, total))
-        found: dict[str, EvalPoint | None] = dict.fromkeys(self._downstream)
+        found: dict[str, Point | None] = dict.fromkeys(self._downstream)
         before = self._held_out.num_problems
         for name, one in due.items():
             found[name], spent = one.evaluate(weights, version, ledger, _after(before, total, watch))
@@ -122,15 +122,42 @@ def write_all(generator: Generator, requests: Sequence[GroupRequest], watch: Wat
     return groups, usage
 
 
+def point_of(groups: Sequence[Group], version: int, num_samples: int, ledger: Ledger) -> Point:
+    """As `summary`; where nothing could be judged, what is known all the same."""
+    if any(group.num_judged for group in groups):
+        return summary(groups, version, num_samples, ledger)
+    groups = sorted(groups, key=lambda group: group.request.index)
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    return Unjudged(
+        step=version,
+        num_samples=num_samples,
+        truncation_rate=fmean(rollout.truncated for rollout in rollouts),
+        mean_length=fmean(len(rollout) for rollout in rollouts),
+        ledger=ledger,
+        per_problem={group.request.problem_id: (0, 0) for group in groups},
+    )
+
+
+def judged(point: Point) -> EvalPoint:
+    """The point, for whom a missing one is of no use."""
+    if isinstance(point, Unjudged):
+        raise _nothing_judged(point.step)
+    return point
+
+
+def _nothing_judged(version: int) -> InputError:
+    return InputError(
+        "no answer of the evaluation could be judged", allowed="a verifier that works", where=f"step {version}"
+    )
+
+
 def summary(groups: Sequence[Group], version: int, num_samples: int, ledger: Ledger) -> EvalPoint:
     """A point from its groups. A rollout whose verifier failed is missing, not wrong."""
     groups = sorted(groups, key=lambda group: group.request.index)
     per_problem = {group.request.problem_id: (group.num_correct, group.num_judged) for group in groups}
     rates = [correct / judged for correct, judged in per_problem.values() if judged]
     if not rates:
-        raise InputError(
-            "no answer of the evaluation could be judged", allowed="a verifier that works", where=f"step {version}"
-        )
+        raise _nothing_judged(version)
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     return EvalPoint(
         step=version,

@@ -7,13 +7,14 @@ events.jsonl, which is never cut back: how often a run was rolled back is counte
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
 from scalerl.pipeline.guards import Alarm, Watchdog
 from scalerl.pipeline.records import rollout_lines
-from scalerl.pipeline.types import EvalPoint, Group, Observer
+from scalerl.pipeline.types import EvalPoint, Group, Observer, Point, Unjudged
 from scalerl.runs import RunDirectory
 from scalerl.runs.events import Event, Name
 
@@ -35,13 +36,16 @@ class Incidents:
         observer: Observer,
         tokenizer: PreTrainedTokenizerBase,
         step: int,
-        points: Sequence[EvalPoint],
+        points: Sequence[Point],
     ) -> None:
         self.trouble: str | None = None
         """Why a guard ends the run."""
         self._directory, self._observer, self._tokenizer, self._step = directory, observer, tokenizer, step
         self._guards = directory.config.scale.guards
-        self._watchdog = Watchdog(self._guards, step, points)
+        self._watchdog = Watchdog(self._guards, step, [point for point in points if isinstance(point, EvalPoint)])
+        self._blind: str | None = None
+        """Why to stop: nobody knows how good the policy is."""
+        self._unjudged_in_a_row = sum(1 for _ in takewhile(_is_unjudged, reversed(points)))
         self._alarms: list[Alarm] = []
         before = [Event.from_line(line) for line in directory.events.read()]
         self._rollbacks = sum(event.name == "rolled_back" for event in before)
@@ -76,21 +80,39 @@ class Incidents:
             self._skip(groups, skipped)
         return {"skipped_steps": self._skipped} if self._skipped else {}
 
-    def evaluated(self, point: EvalPoint) -> None:
-        self._alarms += self._watchdog.evaluated(point)
+    def evaluated(self, point: Point) -> None:
+        """The held-out problems were measured, and the sets that were due; what nobody could judge is said."""
+        for name, one in ({"held_out": point} | dict(point.downstream)).items():
+            if isinstance(one, Unjudged):
+                words = f"no answer of the evaluation ({name}) at step {point.step:,} could be judged"
+                self._say("unjudged", f"{words}; the point is missing, not zero", set=name)
+        if isinstance(point, EvalPoint):
+            self._unjudged_in_a_row, self._blind = 0, None
+            self._alarms += self._watchdog.evaluated(point)
+            return
+        self._unjudged_in_a_row += 1
+        if self._unjudged_in_a_row >= self._guards.unjudged_in_a_row:
+            times = f"{self._unjudged_in_a_row} in a row; allowed: a verifier that works"
+            self._blind = f"no answer of the evaluation at step {point.step:,} could be judged, the last of {times}"
 
     def attend(self) -> None:
         """Say what rings, and do what the config wants done."""
-        alarms, self._alarms = self._alarms, []
-        said = [f"alarm {alarm.name} at step {self._step:,}: {alarm.message}" for alarm in alarms]
-        for alarm, words in zip(alarms, said, strict=True):
-            self._say("alarm", words, alarm=alarm.name, value=alarm.value, limit=alarm.limit)
-        if not alarms or self._guards.on_alarm == "log":
+        said = self.say_alarms()
+        self.trouble = self._blind or self.trouble
+        if not said or self._guards.on_alarm == "log":
             return
         if self._guards.on_alarm == "roll_back" and self._rollbacks < self._guards.rollbacks:
             self._roll_back()
         before = f"; it was rolled back {self._rollbacks} times before" if self._rollbacks else ""
         self.trouble = said[0] + before
+
+    def say_alarms(self) -> list[str]:
+        """What rings, in words; at the end of a run there is nothing else to do about it."""
+        alarms, self._alarms = self._alarms, []
+        said = [f"alarm {alarm.name} at step {self._step:,}: {alarm.message}" for alarm in alarms]
+        for alarm, words in zip(alarms, said, strict=True):
+            self._say("alarm", words, alarm=alarm.name, value=alarm.value, limit=alarm.limit)
+        return said
 
     def _skip(self, groups: Sequence[Group], why: str) -> None:
         self._skipped += 1
@@ -111,3 +133,7 @@ class Incidents:
         event = Event.now(self._step, name, words, **values)
         self._directory.events.append(event.to_line(), to_disk=True)
         self._observer.noticed(event)
+
+
+def _is_unjudged(point: Point) -> bool:
+    return isinstance(point, Unjudged)

@@ -14,6 +14,7 @@ from scalerl.config import RunConfig
 from scalerl.errors import InputError
 from scalerl.pipeline.assemble import task_of
 from scalerl.pipeline.downstream import downstream_tasks, set_grounds, set_tasks
+from scalerl.pipeline.evaluate import judged
 from scalerl.pipeline.types import EvalPoint
 from scalerl.policy.chat import Dialogue
 from scalerl.policy.load import LoadedPolicy, load_policy, read_policy
@@ -67,7 +68,7 @@ def measure(
         def seen(done: int, wanted: int, name: str = name) -> None:
             watch(name, version, done, wanted)
 
-        points[name], _ = evaluator.evaluate(weights, version, Ledger(), seen)
+        points[name] = judged(evaluator.evaluate(weights, version, Ledger(), seen)[0])
     return points
 
 

@@ -24,13 +24,14 @@ from scalerl.pipeline.computing import computing
 from scalerl.pipeline.devices import check_device
 from scalerl.pipeline.downstream import downstream_tasks, with_downstream
 from scalerl.pipeline.engines.open import check_engine, check_policy
+from scalerl.pipeline.evaluate import judged
 from scalerl.pipeline.incidents import Incidents, RollBackError
 from scalerl.pipeline.launch.feed import Feed
 from scalerl.pipeline.launch.open import Launcher, OnThisMachine
 from scalerl.pipeline.observe import Silent
 from scalerl.pipeline.records import point_from_line, point_line, problem_lines, step_line
 from scalerl.pipeline.schedule import schedule_of
-from scalerl.pipeline.types import EvalPoint, Group, Observer, Snapshot, StepRecord, StopReason
+from scalerl.pipeline.types import EvalPoint, Group, Observer, Point, Snapshot, StepRecord, StopReason
 from scalerl.policy.load import LoadedPolicy, Progress, load_policy, read_policy
 from scalerl.policy.pretrained import read_tokenizer
 from scalerl.policy.processor import spare_broken_units
@@ -140,7 +141,7 @@ class _Session:
         self._incidents.begin(resumed=resumed, damaged=() if saved is None else saved.damaged)
 
     def run(self) -> TrainResult:
-        self._observer.started(self._step, self._ledger, self._points)
+        self._observer.started(self._step, self._ledger, self._known)
         if not self._points:
             self._evaluate()
         while (reason := self._reason()) is None:
@@ -188,11 +189,14 @@ class _Session:
             self._observer.generating(self._step, finished, wanted)
 
         point, usage = self._evaluations.evaluate(self._trainer.weights(), self._step, self._ledger, watch)
+        if not self._points:
+            judged(point)  # a verifier that does not work is said before anything was spent
         self._ledger = self._ledger.book("evaluation", usage)
         self._points.append(point)
         self._directory.write_evaluation(self._step, problem_lines(point))
         self._directory.evals.append(point_line(point, self._wall_s()))
-        self._observer.evaluated(point)
+        if isinstance(point, EvalPoint):
+            self._observer.evaluated(point)
         self._incidents.evaluated(point)
 
     def _save(self) -> None:
@@ -215,6 +219,7 @@ class _Session:
         """The last point is measured unless the run is to go on; everything is saved."""
         if reason not in {"interrupted", "guard"} and self._points[-1].step != self._step:
             self._evaluate()
+            self._incidents.say_alarms()
             self._saved_step = None
         if self._saved_step != self._step:
             self._save()
@@ -222,7 +227,7 @@ class _Session:
         self._observer.stopped(reason, self._step, self._ledger)
         if self._incidents.trouble is not None:
             raise GuardError(f"{self._incidents.trouble}; the run was stopped and saved")
-        return TrainResult(self._directory.path, reason, self._step, tuple(self._points), self._ledger)
+        return TrainResult(self._directory.path, reason, self._step, tuple(self._known), self._ledger)
 
     def _restore(self, saved: checkpoint.Checkpoint | None) -> None:
         """Take up the parts, and forget what was logged after the checkpoint: it will happen again."""
@@ -235,7 +240,12 @@ class _Session:
             offsets = values["offsets"]
         self._directory.metrics.truncate(offsets["metrics"])
         self._directory.evals.truncate(offsets["evals"])
-        self._points = [point_from_line(line) for line in self._directory.evals.read()]
+        self._points: list[Point] = [point_from_line(line) for line in self._directory.evals.read()]
+
+    @property
+    def _known(self) -> list[EvalPoint]:
+        """Without those of which no answer could be judged."""
+        return [point for point in self._points if isinstance(point, EvalPoint)]
 
     def _wall_s(self) -> float:
         return self._wall_before_s + time.monotonic() - self._started

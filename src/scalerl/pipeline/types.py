@@ -183,10 +183,32 @@ class EvalPoint:
     """When the policy version came into being; this evaluation's own cost is not in `total`."""
     per_problem: Mapping[str, tuple[int, int]]
     """Problem id -> correct, judged."""
-    downstream: Mapping[str, EvalPoint | None] = field(default_factory=dict)
+    downstream: Mapping[str, Point | None] = field(default_factory=dict)
     """The same version on each downstream set of the run; None where the set was not due."""
     parts: Mapping[str, EvalPoint | None] = field(default_factory=dict)
     """The same answers, of each part of a mixture alone; None where none of a part's answers could be judged."""
+
+
+@dataclass(frozen=True)
+class Unjudged:
+    """An evaluation whose every verdict is missing: it was made and paid for, and says nothing of the policy. A line of
+    evals.jsonl without a value, and no point of the curve. The fields are those of `EvalPoint`."""
+
+    step: int
+    num_samples: int
+    truncation_rate: float
+    mean_length: float
+    ledger: Ledger
+    per_problem: Mapping[str, tuple[int, int]]
+    downstream: Mapping[str, Point | None] = field(default_factory=dict)
+    parts: Mapping[str, EvalPoint | None] = field(default_factory=dict)
+    pass_rate: None = None
+    num_problems: int = 0
+    num_judged: int = 0
+    standard_error: None = None
+
+
+Point = EvalPoint | Unjudged
 
 
 @dataclass(frozen=True)

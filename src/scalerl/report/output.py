@@ -1,4 +1,4 @@
-"""Where a picture goes: the formats by suffix, and writing a file whole or not at all.
+"""Where a picture, a page or a table goes: the formats by suffix, and writing a file whole or not at all.
 
 Called by `figures` and `page` with finished bytes. It knows nothing about what is in them.
 """
@@ -9,7 +9,8 @@ import os
 import secrets
 from pathlib import Path
 
-from scalerl.errors import InputError
+from scalerl.errors import InputError, StorageError
+from scalerl.folder import DISK
 
 FORMATS = ("png", "svg", "pdf", "html")
 
@@ -44,6 +45,8 @@ def write(path: Path, data: bytes) -> Path:
         temporary.replace(target)
         written = True
     except OSError as error:
+        if error.errno in DISK:
+            raise StorageError.of(error, path) from None
         reason = error.strerror or type(error).__name__
         raise InputError(f"cannot write the picture ({reason})", allowed="a writable place", where=str(path)) from error
     finally:

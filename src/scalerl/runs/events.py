@@ -5,6 +5,7 @@ Written by the session, read by views, reports and `runs verify`. The names:
     resumed             a session went on with the run
     damaged_checkpoint  a digest was wrong; the checkpoint was set aside, and the one before it is used
     skipped_step        loss or gradient was not finite: nothing was changed
+    unjudged            no answer of an evaluation could be judged: its point is missing; `set` says which evaluation
     alarm               a guard saw an early sign of instability; `alarm` says which
     rolled_back         the run went back to an earlier checkpoint
 """
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-Name = Literal["resumed", "damaged_checkpoint", "skipped_step", "alarm", "rolled_back"]
+Name = Literal["resumed", "damaged_checkpoint", "skipped_step", "unjudged", "alarm", "rolled_back"]
 _HEAD = ("time", "step", "event", "message")
 
 

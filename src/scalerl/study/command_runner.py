@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from scalerl.config.study_parts import CommandTrainer, placeholders
-from scalerl.errors import InputError
+from scalerl.errors import InputError, StorageError
+from scalerl.folder import make_folder
 from scalerl.readers.curves import read_table
 from scalerl.redaction import command_without_secrets
 from scalerl.series import Series
@@ -45,7 +46,7 @@ class CommandRunner:
     def start(self, job: Job, place: Path, share: float) -> Child:
         if not self._trainer.resumes:
             _set_aside(place / RUN)
-        (place / RUN).mkdir(exist_ok=True)
+        make_folder(place / RUN)
         values = self._values(job, place, share)
         command = [fill(part, values) for part in shlex.split(self._trainer.command)]
         shown = shlex.join(command_without_secrets(command))
@@ -79,9 +80,12 @@ def _set_aside(run: Path) -> None:
     """Keep what an earlier start left, of several the last."""
     if run.is_dir() and any(run.iterdir()):
         before = run.with_name(f"{run.name}.before")
-        if before.exists():
-            shutil.rmtree(before)
-        run.rename(before)
+        try:
+            if before.exists():
+                shutil.rmtree(before)
+            run.rename(before)
+        except OSError as error:
+            raise StorageError.of(error, before) from None
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:

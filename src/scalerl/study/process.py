@@ -139,8 +139,17 @@ def _take(path: Path) -> int:
                 raise InputError("the job is in use", str(holder(path)), _ONE, str(path.parent)) from None
             time.sleep(0.02)
         else:
-            os.ftruncate(lock, 0)  # whoever held it before is not to be blamed
+            _blame_nobody(lock, path)
             return lock
+
+
+def _blame_nobody(lock: int, path: Path) -> None:
+    """Whoever held it before is gone."""
+    try:
+        os.ftruncate(lock, 0)
+    except OSError as error:
+        os.close(lock)
+        raise StorageError.of(error, path) from None
 
 
 def _free_within(place: Path, wait_s: float) -> bool:

@@ -26,7 +26,7 @@ from typing import Any, Literal
 from transformers import PreTrainedTokenizerBase
 
 from scalerl.errors import InputError
-from scalerl.folder import check_writable, refuse_existing
+from scalerl.folder import check_writable, make_folder, refuse_existing
 from scalerl.policy.pretrained import read_config, read_tokenizer, resolve
 from scalerl.runs.layout import LOCK
 from scalerl.runs.lock import locked
@@ -70,7 +70,7 @@ def train_supervised(
     corpora = read_corpora(settings, encoder, max_tokens, watcher.reading)
     for note in corpora.tally.notes(max_tokens):
         watcher.notice(note)
-    work.mkdir(parents=True, exist_ok=True)
+    make_folder(work)
     with locked(work / LOCK):
         session = Session(settings, work, source, tokenizer, corpora, watcher)
         reason = session.run(should_stop)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import random
+import tempfile
 from collections import Counter, defaultdict
 from pathlib import Path
 from statistics import median_low
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalerl.errors import InputError
+from scalerl.errors import InputError, StorageError
 from scalerl.tasks import FileTask
 from scalerl.tasks.data import repeats as repeats_file
 from scalerl.tasks.data.lengths import LONGEST, Lengths, token_counter
@@ -73,6 +75,19 @@ def test_repeats_in_memory_and_on_disk(in_memory: int, monkeypatch: pytest.Monke
         for number, (prompt, answer) in enumerate(rows, 1):
             repeats.add(prompt, answer, number)
         assert repeats.found() == by_hand(rows, 0.1)
+
+
+def test_no_room_for_temporary_files_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(repeats_file, "_write_all", full)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Repeats(0.1, 1) as repeats:
+        repeats.add("a", "b", 1)
+        with pytest.raises(StorageError, match=r"cannot be written \(No space left on device\)"):
+            repeats.found()
+    assert list(tmp_path.iterdir()) == []
 
 
 @settings(max_examples=50)

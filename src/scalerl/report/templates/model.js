@@ -71,7 +71,7 @@ const Model = (() => {
   }
 
   // The last early sign of trouble, if there was one.
-  const alarm = (run) => run.events?.findLast((one) => ["alarm", "skipped_step"].includes(one.name)) ?? null;
+  const alarm = (run) => run.events?.findLast((one) => ["alarm", "skipped_step", "unjudged"].includes(one.name)) ?? null;
   const fitted = () => (views(), kept.fitted);
   const unitName = () => units().find((unit) => unit.key === choices.unit)?.name ?? "compute";
   const valueName = () => fitted()[0]?.fit.y ?? "value";

@@ -13,12 +13,15 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
+
+from scalerl.errors import StorageError
 
 Table = npt.NDArray[np.uint64]
 """Rows of (prompt, answer, number)."""
@@ -66,7 +69,7 @@ class Repeats:
         self._most = most_in_memory
         self._rows: list[tuple[int, int, int]] = []
         self._tables: list[Table] = []
-        self._files: list[BinaryIO] = []
+        self._files: list[FileIO] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -98,20 +101,33 @@ class Repeats:
             self._spill()
 
     def _spill(self) -> None:
-        if not self._files:
-            folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="scalerl-")))
-            self._files = [self._stack.enter_context((folder / str(i)).open("w+b")) for i in range(PARTS)]
-        for table in self._tables:
-            parts = (table[:, 0] >> np.uint64(58)).astype(np.int64)
-            for part in np.unique(parts):
-                table[parts == part].tofile(self._files[part])
+        try:
+            self._files = self._files or self._open_files()
+            for table in self._tables:
+                parts = (table[:, 0] >> np.uint64(58)).astype(np.int64)
+                for part in np.unique(parts):
+                    _write_all(self._files[part], table[parts == part].tobytes())
+        except OSError as error:
+            raise StorageError.of(error, tempfile.gettempdir()) from None
         self._tables = []
+
+    def _open_files(self) -> list[FileIO]:
+        place = tempfile.TemporaryDirectory(prefix="scalerl-", ignore_cleanup_errors=True)
+        folder = Path(self._stack.enter_context(place))
+        return [self._stack.enter_context((folder / str(i)).open("w+b", buffering=0)) for i in range(PARTS)]
 
     def _parts(self) -> Iterator[Table]:
         yield from ([np.concatenate(self._tables)] if self._tables else [])
         for file in self._files:
             file.seek(0)
             yield np.fromfile(file, dtype=np.uint64).reshape(-1, 3)
+
+
+def _write_all(file: FileIO, data: bytes) -> None:
+    """Without a buffer, which would complain of a full disk once more when it is closed."""
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
 
 
 _COUNTS = ("distinct", "repeated", "contradicted", "held_out")
