@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -109,6 +110,19 @@ def test_a_full_disk_is_one_line(one: Path) -> None:
     assert process.returncode == 1
     assert err.startswith("scalerl: error: cannot write the output")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_a_disk_that_fails_where_nobody_thought_of_it_is_one_line(
+    run: Run, one: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number), "tmp/x")
+
+    monkeypatch.setattr(scalerl.cli.sources, "read", fail)
+    ran = run("fit", one)
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == f"scalerl: error: tmp/x: {os.strerror(number)}; what was saved before is kept\n"
 
 
 def test_interrupted_in_this_process(run: Run, one: Path, monkeypatch: pytest.MonkeyPatch) -> None:

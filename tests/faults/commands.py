@@ -138,15 +138,17 @@ def strike(nursery: Nursery, folder: Path, failure: Failure, ground: Ground) -> 
 def _places(point: str, writer: Writer) -> tuple[str, ...]:
     """One of them stands in the line: the file, or the folder that it was to become a part of."""
     path = Path(point.partition(" ")[2].replace(".*", ""))
-    if path == Path():  # the folder that it was to be made in
-        return tuple(name.partition("/")[0] for name in writer.results)
-    return tuple(name.removesuffix(".partial") for name in path.parts)
+    own = tuple(name.partition("/")[0] for name in writer.results)  # where the next one failed, or it was to be made
+    return (*own, *(name.removesuffix(".partial") for name in path.parts))
 
 
 def _half_written(folder: Path, ground: Ground) -> list[str]:
     """Files under a name of their own that can be neither what they were nor what they are to become."""
     found = []
     for path in _files(folder):
+        given = ground.given / path.relative_to(folder)
+        if given.is_file() and given.read_bytes() == path.read_bytes():  # damage that was to be repaired
+            continue
         try:
             if path.suffix == ".json":
                 json.loads(path.read_bytes())

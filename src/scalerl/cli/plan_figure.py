@@ -7,7 +7,6 @@ imported inside functions; canvas and file are those of the reports.
 from __future__ import annotations
 
 import html
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,13 +44,11 @@ _WORDS = {
 
 def plot_plan(answer: Answer, path: Path) -> Path:
     """By the suffix."""
-    from scalerl.report.figures import save
+    from scalerl.report.figures import save, svg_of
 
     if output.format_of(path) != "html":
         return save(plan_figure(answer), path)
-    with tempfile.TemporaryDirectory() as folder:
-        drawn = save(plan_figure(answer), Path(folder) / "plan.svg").read_text(encoding="utf-8")
-    return output.write(path, _page(answer, drawn[drawn.index("<svg") :]).encode())
+    return output.write(path, _page(answer, svg_of(plan_figure(answer))).encode())
 
 
 def plan_figure(answer: Answer) -> Figure:

