@@ -180,7 +180,7 @@ WRONG = {
     "evaluation": (["gsm8k.jsonl", "--against", "strange.jsonl"], ["strange.jsonl", "no column with prompts"]),
     "ngram": (["gsm8k.jsonl", "--ngram", "1"], ["--ngram", "2 or more"]),
     "share": (["gsm8k.jsonl", "--held-out-share", "1"], ["--held-out-share", "got '1'", "between 0 and 1"]),
-    "no share": (["gsm8k.jsonl", "--held-out-share", "some"], ["--held-out-share", "got 'some'"]),
+    "no share": (["gsm8k.jsonl", "--held-out-share", "50%"], ["--held-out-share", "got '50%'", "such as 0.1"]),
     "rows": (["gsm8k.jsonl", "--rows", "few"], ["--rows", "few"]),
     "tokenizer": (["gsm8k.jsonl", "--tokenizer", "nowhere"], ["no tokenizer", "tokenizer.json"]),
     "hub": (["hub:"], ["no dataset of the hub", "hub:openai/gsm8k:main:test"]),
