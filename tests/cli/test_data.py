@@ -104,6 +104,28 @@ def test_train_on_every_layout(name: str, run: Run, tmp_path: Path) -> None:
     assert task["verifier"] == ("exact" if name == "plain" else "auto")
 
 
+def test_a_mixture_of_math_and_code_has_a_curve_for_each(run: Run, tmp_path: Path) -> None:
+    shape = TinyLlama(layers=1, width=16, heads=2, feed_forward=32, context=512, characters=PRINTABLE_CHARACTERS)
+    build_policy(tmp_path / "policy", shape)
+    math = '{weight=2, task={kind="file", path="math.jsonl", layout="math", held_out_share=0.4}}'
+    code = '{kind="file", path="taco.jsonl", layout="taco", held_out_share=0.4, run_model_code_without_sandbox=true}'
+    words = tiny_options(
+        f'scale.task={{kind="mixture", parts={{math={math}, code={{task={code}}}}}}}',
+        'scale.model={source="pretrained", name="policy", dtype="float32"}', "scale.tokens.prompt=400",
+        "scale.trainer.micro_batch_tokens=1000", "scale.evaluation.problems=3",
+    )  # fmt: skip
+    pairs = [pair for pair in zip(words[::2], words[1::2], strict=True) if not pair[1].startswith("scale.task.")]
+    ran = run("train", *(word for pair in pairs for word in pair), "--budget", 2, "--out", "new")
+    assert ran.code == 0, ran.err
+    lines = [json.loads(line) for line in (tmp_path / "new" / "evals.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [0, 2]
+    for line in lines:
+        assert (line["part/math/num_problems"], line["part/code/num_problems"]) == (2, 1)
+        assert line["pass_rate"] == pytest.approx((2 * line["part/math"] + line["part/code"]) / 3)
+    listed = {one["name"] for one in run("read", "new", "--list", "--json").document["metrics"]}
+    assert {"part/math", "part/code"} <= listed
+
+
 def test_leaks_from_an_evaluation_file(run: Run) -> None:
     ran = run("data", "inspect", "gsm8k.jsonl", "--against", "evaluation.jsonl", "--against", "math.jsonl", "--json")
     leaked, clean = ran.document["against"]
@@ -180,7 +202,7 @@ WRONG = {
     "evaluation": (["gsm8k.jsonl", "--against", "strange.jsonl"], ["strange.jsonl", "no column with prompts"]),
     "ngram": (["gsm8k.jsonl", "--ngram", "1"], ["--ngram", "2 or more"]),
     "share": (["gsm8k.jsonl", "--held-out-share", "1"], ["--held-out-share", "got '1'", "between 0 and 1"]),
-    "no share": (["gsm8k.jsonl", "--held-out-share", "some"], ["--held-out-share", "got 'some'"]),
+    "no share": (["gsm8k.jsonl", "--held-out-share", "50%"], ["--held-out-share", "got '50%'", "such as 0.1"]),
     "rows": (["gsm8k.jsonl", "--rows", "few"], ["--rows", "few"]),
     "tokenizer": (["gsm8k.jsonl", "--tokenizer", "nowhere"], ["no tokenizer", "tokenizer.json"]),
     "hub": (["hub:"], ["no dataset of the hub", "hub:openai/gsm8k:main:test"]),

@@ -5,6 +5,8 @@ Called by the typer application. What is found is `scalerl.tasks.data.survey`; h
 
 from __future__ import annotations
 
+import math
+
 import typer
 
 from scalerl.cli import data_options as data
@@ -66,9 +68,10 @@ def inspect(
 
 def _share(text: str) -> float:
     """As a task takes it."""
-    from scalerl.cli.places import number
-
-    value = number("--held-out-share", text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not 0 < value < 1:
-        raise InputError("--held-out-share", text, "between 0 and 1, such as 0.1")
+        raise InputError("--held-out-share", text, "a number between 0 and 1, such as 0.1")
     return value

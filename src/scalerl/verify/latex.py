@@ -50,6 +50,11 @@ def latex_answer(text: str) -> str:
     return _BEFORE.sub("", found.rstrip(" .,;*")).replace("%", r"\%")
 
 
+def without_spaces(latex: str) -> str:
+    """But for those between digits: 1 1/2 is not 11/2."""
+    return re.sub(r"(?<![0-9])\s+|\s+(?![0-9])", "", latex)
+
+
 def single_number(latex: str) -> Quantity | None:
     """The number, if there is one and otherwise nothing but a unit or a word."""
     plain = plain_text(_name_removed(latex))

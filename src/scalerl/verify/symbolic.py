@@ -22,6 +22,7 @@ from scalerl.verify.latex import (
     shape,
     single_number,
     unit_of,
+    without_spaces,
     without_unit,
     words,
 )
@@ -113,7 +114,7 @@ def _compared(answer: str, reference: str) -> Verdict | None:
         return Verdict("unparsable", "no answer")
     if not reference:
         return Verdict("error", "the reference is empty")
-    if "".join(answer.split()) == "".join(reference.split()):
+    if without_spaces(answer) == without_spaces(reference):
         return Verdict("correct")
     reason = _apart(answer, reference)
     if reason:
