@@ -67,6 +67,13 @@ def test_a_port_where_somebody_else_listens(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_slow_machine_is_not_a_missing_cluster(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time counts from the question on: on busy cores it takes long to be asked."""
+    monkeypatch.setattr(clusters, "_ANSWER_S", 5.0)
+    monkeypatch.setattr(clusters, "_ASK", f"import time; time.sleep(6)\n{clusters._ASK}")
+    check_address(address)
+
+
 @contextmanager
 def head_with_a_token(port: int) -> Iterator[None]:
     program = "from ray.scripts.scripts import main; main()"

@@ -40,9 +40,10 @@ if sys.argv[1] == "auto":
     with suppress(ImportError):  # as ray.init does, where Ray knows tokens
         from ray._private.authentication import authentication_token_setup as setup
         setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+print(flush=True)
 GcsClient(address=canonicalize_bootstrap_address(sys.argv[1]))
 """
-"""A program that ends well if a head node answers."""
+"""A program that ends well if a head node answers; it writes a line when it begins to ask, which may take a while."""
 
 
 class ActorLostError(ScaleRLError, RuntimeError):
@@ -269,19 +270,23 @@ def _check_port(address: str) -> None:
 def _check_head(address: str) -> None:
     """Asked by a process of its own, which can be ended: anything may listen there, and Ray prints every try."""
     words = [sys.executable, "-c", _ASK, address]
-    try:
-        asked = subprocess.run(words, capture_output=True, text=True, check=False, timeout=_ANSWER_S)  # noqa: S603  # ours, no shell
-    except subprocess.TimeoutExpired:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as asking:  # noqa: S603  # ours, no shell
+        assert asking.stdout is not None
+        asking.stdout.readline()
+        said = None
+        with suppress(subprocess.TimeoutExpired):
+            said = asking.communicate(timeout=_ANSWER_S)[1]
+        asking.kill()
+    if asking.returncode == 0:
+        return
+    why = "what listens there is no head node"
+    if said is None:
         why = f"what listens there said nothing that Ray knows in {_ANSWER_S:g} s"
-    else:
-        if asked.returncode == 0:
-            return
-        if "ConnectionError: Could not find" in asked.stderr:
-            raise _refusal(address, ConnectionError())
-        if "uthenticat" in asked.stderr:
-            allowed = "RAY_AUTH_MODE=token, with the right one in RAY_AUTH_TOKEN or ~/.ray/auth_token"
-            raise InputError("the Ray cluster asks for a token and got none or another one", address, allowed)
-        why = "what listens there is no head node"
+    elif "ConnectionError: Could not find" in said:
+        raise _refusal(address, ConnectionError())
+    elif "uthenticat" in said:
+        allowed = "RAY_AUTH_MODE=token, with the right one in RAY_AUTH_TOKEN or ~/.ray/auth_token"
+        raise InputError("the Ray cluster asks for a token and got none or another one", address, allowed)
     raise InputError(f"no Ray cluster answers ({why})", address, "HOST:PORT of a head node that runs")
 
 
