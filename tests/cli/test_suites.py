@@ -125,6 +125,11 @@ def test_a_model_of_somebody_elses_is_measured_too(run: Run, suite: str) -> None
     versions = run("evaluate", "model", "--suite", suite, "--versions", "0")
     assert "model: --versions: got '0'; allowed: with a run directory only; this is one policy" in versions.err
     assert run("evaluate", "nowhere/at/all", "--suite", suite).code == 2
+    Path("empty").mkdir()
+    empty = run("evaluate", "empty", "--suite", "aime24=nowhere.jsonl")  # said before anything is said of the suite
+    assert empty.code == 2
+    assert "empty: " in empty.err
+    assert "config.json" in empty.err
 
 
 def test_ready_suites_need_no_file_until_they_are_measured(run: Run) -> None:

@@ -117,13 +117,17 @@ def _model_run(target: str, asked: Asked) -> RunConfig:
 
 def _measured(run: RunConfig, folder: Path | None, asked: Sequence[str]) -> dict[int, dict[str, EvalPoint]]:
     """Version -> set -> point."""
+    from scalerl.config.policy import PretrainedModel
     from scalerl.pipeline.computing import computing
     from scalerl.pipeline.measure import find_versions, measure, policy_of, tasks_to_measure
+    from scalerl.policy.pretrained import resolve as resolve_policy
     from scalerl.runs import RunDirectory
 
     own = None if folder is None else RunDirectory.open(folder)
     found = {0: None} if own is None else find_versions(own.checkpoints, asked)
     trained = run if own is None else own.config  # step 0 is that of the run, whatever it is measured on now
+    if isinstance(run.scale.model, PretrainedModel) and Path(run.scale.model.name).exists():
+        resolve_policy(run.scale.model.name)  # a folder without a model is refused before a hub is asked for questions
     tasks = tasks_to_measure(run, trained=folder is not None)
     # as it was trained: answers depend on it in the last digit
     with nullcontext() if folder is None else computing(run), _bar() as watch:
