@@ -39,6 +39,8 @@ ADDRESS_SPACE = 24 << 30
 LEAST = 3000
 """Executions of one target, when they are shared out."""
 RESTARTS = 5
+TIME_IS_UP = 72
+"""How libFuzzer ends when its time is over before it has seen every sample."""
 
 
 @dataclass
@@ -118,7 +120,7 @@ def fuzz(target: Target, folder: Path, executions: int | None, seconds: int | No
             break
         code, text = one_process(target, folder, left, spare)
         result.coverage = max([result.coverage, *map(int, re.findall(r"cov: (\d+)", text))])
-        if code:
+        if code and not (code == TIME_IS_UP and seconds is not None):
             result.findings = [*(result.findings or []), f"the process ended with {code} (start {attempt + 1})"]
             (folder / f"died-{int(time.time())}.txt").write_text(text[-20_000:])
     after = counts(folder)

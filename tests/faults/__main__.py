@@ -138,6 +138,7 @@ def _table(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "faults": sum(len(line["kills"]) if "kills" in line else 1 for line in own),
             "survived": sum(not line["wrong"] for line in own),
             "seconds": round(sum(line["wall_s"] for line in own)),
+            "until": max(line["time"] for line in own)[:10],
         }
         texts = [text for line in own for text in line["wrong"]]
         row |= {name: sum(words in text for text in texts) for name, words in _COUNTED.items()}

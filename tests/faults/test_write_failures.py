@@ -78,6 +78,7 @@ def ground(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Callab
         ("study run", "rename study/jobs/base-*/run.before", "EIO"),
         ("study run", "truncate study/jobs/base-*/lock", "EIO"),
         ("study run", "write study/decisions.jsonl", "ENOSPC"),
+        ("study run", "open study/jobs/base-*/outcome.json.*.partial", "ENOSPC"),
         ("study run", "fsync study/results.json.*.partial", "EIO"),
     ],
 )

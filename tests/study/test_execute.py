@@ -52,6 +52,17 @@ def test_every_job_runs_once(tmp_path: Path) -> None:
     assert set(map(tuple, starts(folder).values())) == {("40",)}
 
 
+def test_a_study_that_died_before_it_said_that_a_job_has_ended(tmp_path: Path) -> None:
+    """The job is trained, and only that is not written down: it ends, and is not trained again."""
+    folder = opened(tmp_path, {"low": {"ceiling": 0.4}}, seeds=[0])
+    assert _run(folder)
+    job = folder.plan.jobs[0]
+    folder.clear_outcome(job)
+    assert _run(folder)
+    assert set(_states(folder).values()) == {"finished"}
+    assert starts(folder)[job.name] == ["40"]
+
+
 def test_added_seeds_and_cells_run_alone(tmp_path: Path) -> None:
     folder = opened(tmp_path, {"low": {"ceiling": 0.4}}, seeds=[0])
     assert _run(folder)

@@ -43,6 +43,7 @@ def execute(folder: StudyFolder, runner: Runner, asked: Asked, watch: Watch) -> 
         watch.said(line)
     workers = Workers(folder, runner, asked.num_workers, watch)
     workers.free(jobs)
+    _end_reached(folder, jobs)
     if asked.retry_failed:
         _forget_failures(folder, jobs)
     if asked.prune and not _race(folder, runner, workers, watch):
@@ -63,6 +64,13 @@ def _race(folder: StudyFolder, runner: Runner, workers: Workers, watch: Watch) -
     for line in rungs.add_seeds(folder, runner):
         watch.said(line)
     return True
+
+
+def _end_reached(folder: StudyFolder, jobs: tuple[Job, ...]) -> None:
+    """Jobs that were trained to the end and nobody said so: a study may die, or its disk fail, in between."""
+    for job in jobs:
+        if folder.outcome(job) is None and read_reached(folder.job_path(job)).share >= FULL:
+            folder.write_outcome(job, Outcome("finished", FULL))
 
 
 def _due(folder: StudyFolder, jobs: tuple[Job, ...], share: float) -> list[Job]:
