@@ -27,6 +27,8 @@ OPEN = "NEED MORE DATA"
 UNDECIDED = EXIT_CODES[OPEN]
 _GLANCE_S = 0.1
 """How long Ctrl-C may go unnoticed."""
+_LAST_FIT_S = 25.0
+"""The fit under way is waited for at the end: a thread in native code can abort the process when Python ends."""
 
 Document = dict[str, Any]
 
@@ -92,7 +94,7 @@ class Watching:
                 thread.join(_GLANCE_S)
         finally:
             stop.set()
-            thread.join(5.0)
+            thread.join(_LAST_FIT_S)
         if failed:
             raise failed[0]
 
