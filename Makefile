@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 VLLM_VENV := .venv-vllm
 VLLM_STAMP := $(VLLM_VENV)/.installed
+# Versions known to work; `make CONSTRAINTS= venv` takes the newest that pyproject.toml allows.
+CONSTRAINTS ?= constraints.txt
 
 # One thread per process: with many, small BLAS calls are slower and timings depend on the machine's load.
 export OMP_NUM_THREADS := 1
@@ -12,22 +14,27 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv chromium bubblewrap check format test test-ray test-vllm faults fuzz demo study bench screenshots clean
+.PHONY: help venv constraints chromium bubblewrap check format test test-ray test-vllm faults fuzz demo study bench screenshots clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/'
 
 venv: $(STAMP) ## create .venv with the package (editable) and the development tools
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "scalerl needs Python 3.11 or newer; %s is %d.%d. Try: make PYTHON=/path/to/python3.12" % (sys.executable, v[0], v[1]))'
 	@echo "creating $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
 	@echo "installing torch (pip install torch==2.13.0)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	@echo "installing scalerl and its development tools (pip install -e .[dev])"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(addprefix -c ,$(CONSTRAINTS)) -e '.[dev]'
 	@touch $@
+
+constraints: venv ## write the versions of .venv into constraints.txt: after `make clean`, `make CONSTRAINTS= test`
+	@head -n 2 constraints.txt > constraints.new
+	@$(BIN)/python -m pip --disable-pip-version-check freeze --exclude-editable --exclude torch >> constraints.new
+	@mv constraints.new constraints.txt
 
 chromium: ## Debian's chromium for the browser tests (SCALERL_NO_BROWSER=1 leaves them out)
 	@scripts/install_chromium.sh

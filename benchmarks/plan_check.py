@@ -163,7 +163,9 @@ def slowed(reference: Run, like_this: Run) -> Rates:
         step_s=generator * rates.step_s,
         row_s=generator * rates.row_s,
         prompt_token_s=generator * rates.prompt_token_s,
+        prompts_s=generator * rates.prompts_s,
         trained_token_s=trainer * rates.trained_token_s,
+        update_s=trainer * rates.update_s,
         send_s=trainer * rates.send_s,
         trained_share=like_this.likeness.rates.trained_share,
     )

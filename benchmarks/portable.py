@@ -60,7 +60,7 @@ def processors() -> dict[str, tuple[list[str], dict[str, str], list[str]]]:
 
 
 def measured(before: Sequence[str], environment: Mapping[str, str], options: Sequence[str]) -> dict[str, Any]:
-    """What the case printed, or the last line of its complaint. The settings are given: QEMU cannot start itself."""
+    """What the case printed, or its exit code and last line. The settings are given: QEMU cannot start itself."""
     clean = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
     given = {**clean, **THREADS, **environment, **({} if options else ENVIRONMENT)}
     done = subprocess.run(
@@ -69,7 +69,8 @@ def measured(before: Sequence[str], environment: Mapping[str, str], options: Seq
     if done.returncode == 0:
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return found
-    return {"refused": (done.stderr.splitlines() or [f"exit code {done.returncode}"])[-1]}
+    said = [line for line in done.stderr.splitlines() if not line.startswith("qemu-x86_64: warning")]
+    return {"refused": f"exit code {done.returncode}: {said[-1] if said else 'nothing was said'}"}
 
 
 def slowdown(rounds: int) -> dict[str, Any]:

@@ -12,14 +12,14 @@ from scalerl.plan.rates import Rates
 
 RATES = Rates(
     step_s=0.002, weights_s=0.01, row_s=0.001, context_s=1e-6, active_share=0.3, prompt_token_s=1e-4, load_s=0.5,
-    trained_token_s=0.0, trained_context_s=0.0, update_s=0.0, send_s=0.0,
+    trained_token_s=0.0, trained_context_s=0.0, update_s=0.0, send_s=0.0, prompts_s=0.01,
 )  # fmt: skip
 PROMPT, ROWS = 30, 3
 
 
 def step_by_step(lengths: list[int]) -> list[float]:
     """When each of the rollouts ends, all of one group, each prompt read once: the definition, without any formula."""
-    clock, waiting = PROMPT * RATES.prompt_token_s, list(enumerate(lengths))
+    clock, waiting = RATES.prompts_s + PROMPT * RATES.prompt_token_s, list(enumerate(lengths))
     live: dict[int, list[int]] = {}
     ends: dict[int, float] = {}
     while waiting or live:
@@ -54,7 +54,7 @@ def test_many_steps_at_once_take_as_long_as_one_after_the_other() -> None:
     assert [ends[i] for i in range(len(lengths))] == pytest.approx(step_by_step(lengths))
     assert group.missing == 0
     assert group.tokens == sum(lengths) == group.by_version[0]
-    assert generator.spent.reading == pytest.approx(PROMPT * RATES.prompt_token_s)
+    assert generator.spent.reading == pytest.approx(RATES.prompts_s + PROMPT * RATES.prompt_token_s)
     assert generator.empty_since == generator.clock
 
 
@@ -64,8 +64,8 @@ def test_a_rollout_goes_on_with_new_weights() -> None:
     generator.submit(rollout)
     generator.begin(0.0)
     one_step = RATES.decode_s(1)
-    generator.advance(40.5 * one_step)
-    assert 40.5 * one_step <= generator.clock < 42 * one_step + 1e-3
+    generator.advance(RATES.prompts_s + 40.5 * one_step)
+    assert 40.5 * one_step <= generator.clock - RATES.prompts_s < 42 * one_step + 1e-3
     generator.load(1, generator.clock)
     generator.next_event()
     assert generator.finish() == [rollout]
@@ -74,6 +74,14 @@ def test_a_rollout_goes_on_with_new_weights() -> None:
     assert 38 <= group.by_version[0] <= 41
     assert generator.spent.loading == 0.5
     assert group.rollouts[0].versions.tolist() == [0, 1]
+
+
+def test_prompts_that_are_read_together_share_a_pass() -> None:
+    generator = SimulatedGenerator(0, RATES, ROWS)
+    for index in range(ROWS):
+        generator.submit(SimulatedRollout(SimulatedGroup(index, PROMPT, 1), 10))
+    generator.begin(0.0)
+    assert generator.spent.reading == pytest.approx(RATES.prompts_s + ROWS * PROMPT * RATES.prompt_token_s)
 
 
 def test_a_mixture_of_experts_reads_more_of_its_weights_with_more_rows() -> None:

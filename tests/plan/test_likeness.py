@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scalerl.config import load_run
+from scalerl.config.recipe import Asynchrony, PpoOffPolicy, Sync
 from scalerl.errors import InputError
 from scalerl.plan import simulate
-from scalerl.plan.likeness import like
+from scalerl.plan.likeness import UPDATE_TOKENS, like
 from scalerl.runs import RunDirectory
 
 DECODE_S, TRAIN_S, OTHER_S, WALL_S = 2e-5, 1e-5, 0.02, 0.4
@@ -33,8 +35,9 @@ def line(step: int, evaluated: int = 0) -> dict[str, Any]:
     return {"step": step, "wall_s": step * WALL_S, **values, **shares, "ledger": ledger}
 
 
-def write(path: Path, lines: list[dict[str, Any]], launcher: str = "local") -> Path:
-    config = load_run("scalerl", "laptop", overrides=[f'scale.launcher.kind="{launcher}"']).config
+def write(path: Path, lines: list[dict[str, Any]], launcher: str = "local", *, engine: str = "embedded") -> Path:
+    overrides = [f'scale.launcher.kind="{launcher}"', f'scale.generator.engine="{engine}"']
+    config = load_run("scalerl", "laptop", overrides=overrides).config
     with RunDirectory.hold(path, config, resume=False) as run:
         for each in lines:
             run.metrics.append(each)
@@ -43,9 +46,11 @@ def write(path: Path, lines: list[dict[str, Any]], launcher: str = "local") -> P
 
 def test_rates_come_back(tmp_path: Path) -> None:
     found = like(write(tmp_path / "run", [line(step) for step in range(1, 40)]))
-    assert found.rates.trained_token_s == pytest.approx(TRAIN_S)
+    tokens = EFFECTIVE * (LENGTH + PROMPT)
+    assert found.rates.train_s(256 * (LENGTH + PROMPT), 0) == pytest.approx(tokens * TRAIN_S)
+    assert found.rates.update_s == pytest.approx(UPDATE_TOKENS * found.rates.trained_token_s)
     assert found.rates.send_s == pytest.approx(OTHER_S)
-    assert found.rates.decode_s(256) / 256 == pytest.approx(DECODE_S, rel=0.02)
+    assert found.rates.decode_s(256) / 256 < DECODE_S  # the rest is in the steps that read prompts
     assert found.rates.step_s > 10 * found.rates.row_s
     assert found.question.prompt_length == PROMPT
     assert found.question.lengths.mean() == pytest.approx(LENGTH, rel=0.02)
@@ -62,10 +67,31 @@ def test_the_generator_is_the_limit_and_so_it_is_in_the_simulation(tmp_path: Pat
     assert outcome.generator_idle < 0.01
 
 
+def test_rows_that_begin_together_are_cheaper_as_measured_by_step_costs(tmp_path: Path) -> None:
+    found = like(write(tmp_path / "run", [line(step) for step in range(1, 40)]))
+
+    def token_s(asynchrony: Asynchrony) -> float:
+        question = replace(found.question, asynchrony=asynchrony)
+        outcome = simulate(question, rates=found.rates, fleet=found.fleet(question), steps=30)
+        return outcome.step_s * (1 - outcome.generator_idle) / outcome.tokens_per_step
+
+    refilled = token_s(found.question.asynchrony)
+    assert token_s(Sync(kind="sync")) / refilled == pytest.approx(0.80, abs=0.05)
+    assert token_s(PpoOffPolicy(kind="ppo_off_policy", k=4)) / refilled == pytest.approx(0.85, abs=0.05)
+
+
+def test_vllm_reads_prompts_beside_the_rows_that_write(tmp_path: Path) -> None:
+    lines = [line(step) for step in range(1, 40)]
+    found = like(write(tmp_path / "run", lines, engine="vllm"))
+    assert found.rates.prompts_s == 0
+    assert found.rates.row_s > like(write(tmp_path / "embedded", lines)).rates.row_s
+
+
 def test_more_trainers_share_the_passes(tmp_path: Path) -> None:
     found = like(write(tmp_path / "run", [line(step) for step in range(1, 40)]))
     wide = found.question.split(3, 2)
-    assert found.rates_for(wide).trained_token_s == pytest.approx(TRAIN_S / 2)
+    assert found.rates_for(wide).trained_token_s == pytest.approx(found.rates.trained_token_s / 2)
+    assert found.rates_for(wide).update_s == found.rates.update_s
     assert found.fleet(wide).generators == 3
 
 

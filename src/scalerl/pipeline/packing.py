@@ -1,7 +1,8 @@
 """Requests, rollouts and groups as JSON values and tensors, for checkpoints, and back. Exact both ways; no pickles.
 
-Used by whatever holds some of them when a checkpoint is taken: buffer, generator, launchers. All tokens of all rollouts
-stand one after the other in four tensors; the JSON says how long each rollout is.
+Used by whatever holds some of them when a checkpoint is taken (buffer, generator, launchers), and for groups on their
+way from one process to another. All tokens of all rollouts stand one after the other in four arrays; the JSON says how
+long each rollout is.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from scalerl.pipeline.types import Group, GroupRequest, Rollout, Snapshot
 from scalerl.tasks import Verdict
@@ -22,6 +24,8 @@ _ARRAYS: Mapping[str, type[np.generic]] = {
     "own": np.bool_,
 }
 """The arrays of a `Rollout`, which are all of one length."""
+
+Arrays = Mapping[str, NDArray[Any]]
 
 
 def request_to_json(request: GroupRequest) -> dict[str, Any]:
@@ -43,32 +47,27 @@ def request_from_json(values: Mapping[str, Any]) -> GroupRequest:
 
 def pack_rollouts(rollouts: Sequence[Rollout]) -> Snapshot:
     """Rollouts in their order."""
-    return Snapshot(
-        values={
-            "lengths": [len(rollout) for rollout in rollouts],
-            "truncated": [rollout.truncated for rollout in rollouts],
-            "interrupted": [rollout.interrupted for rollout in rollouts],
-        },
-        tensors={name: torch.from_numpy(_joined(rollouts, name)) for name in _ARRAYS},
-    )
+    return _snapshot(*_flat_rollouts(rollouts))
 
 
 def unpack_rollouts(snapshot: Snapshot) -> tuple[Rollout, ...]:
     """The rollouts that `pack_rollouts` was given."""
-    values = snapshot.values
-    stops = np.cumsum(values["lengths"], dtype=np.int64).tolist()
-    starts = [0, *stops][: len(stops)]
-    arrays = {name: snapshot.tensors[name].numpy() for name in _ARRAYS}
-    return tuple(
-        # Copies: a slice would keep the arrays of a whole checkpoint in memory.
-        Rollout(**{name: array[start:stop].copy() for name, array in arrays.items()}, truncated=cut, interrupted=told)
-        for start, stop, cut, told in zip(starts, stops, values["truncated"], values["interrupted"], strict=True)
-    )
+    return _rollouts(snapshot.values, _arrays(snapshot))
 
 
 def pack_groups(groups: Sequence[Group]) -> Snapshot:
     """Groups in their order; a key `groups` beside those of `pack_rollouts`."""
-    packed = pack_rollouts([rollout for group in groups for rollout in group.rollouts])
+    return _snapshot(*flat_groups(groups))
+
+
+def unpack_groups(snapshot: Snapshot) -> tuple[Group, ...]:
+    """The groups that `pack_groups` was given."""
+    return groups_of(snapshot.values, _arrays(snapshot))
+
+
+def flat_groups(groups: Sequence[Group]) -> tuple[dict[str, Any], Arrays]:
+    """The same as `pack_groups`, without torch."""
+    flat, arrays = _flat_rollouts([rollout for group in groups for rollout in group.rollouts])
     values = [
         {
             "request": request_to_json(group.request),
@@ -77,22 +76,49 @@ def pack_groups(groups: Sequence[Group]) -> Snapshot:
         }
         for group in groups
     ]
-    return Snapshot({"groups": values, **packed.values}, packed.tensors)
+    return {"groups": values, **flat}, arrays
 
 
-def unpack_groups(snapshot: Snapshot) -> tuple[Group, ...]:
-    """The groups that `pack_groups` was given."""
-    rollouts = iter(unpack_rollouts(snapshot))
+def groups_of(values: Mapping[str, Any], arrays: Arrays) -> tuple[Group, ...]:
+    """The groups that `flat_groups` was given."""
+    rollouts = iter(_rollouts(values, arrays))
     return tuple(
         Group(
-            request=request_from_json(values["request"]),
-            rollouts=tuple(next(rollouts) for _ in range(values["num_rollouts"])),
-            verdicts=tuple(Verdict(**verdict) for verdict in values["verdicts"]),
+            request=request_from_json(each["request"]),
+            rollouts=tuple(next(rollouts) for _ in range(each["num_rollouts"])),
+            verdicts=tuple(Verdict(**verdict) for verdict in each["verdicts"]),
         )
-        for values in snapshot.values["groups"]
+        for each in values["groups"]
     )
 
 
-def _joined(rollouts: Sequence[Rollout], name: str) -> np.ndarray[Any, Any]:
+def _flat_rollouts(rollouts: Sequence[Rollout]) -> tuple[dict[str, Any], Arrays]:
+    values = {
+        "lengths": [len(rollout) for rollout in rollouts],
+        "truncated": [rollout.truncated for rollout in rollouts],
+        "interrupted": [rollout.interrupted for rollout in rollouts],
+    }
+    return values, {name: _joined(rollouts, name) for name in _ARRAYS}
+
+
+def _rollouts(values: Mapping[str, Any], arrays: Arrays) -> tuple[Rollout, ...]:
+    stops = np.cumsum(values["lengths"], dtype=np.int64).tolist()
+    starts = [0, *stops][: len(stops)]
+    return tuple(
+        # Copies: a slice would keep the arrays of a whole checkpoint in memory.
+        Rollout(**{name: array[start:stop].copy() for name, array in arrays.items()}, truncated=cut, interrupted=told)
+        for start, stop, cut, told in zip(starts, stops, values["truncated"], values["interrupted"], strict=True)
+    )
+
+
+def _snapshot(values: dict[str, Any], arrays: Arrays) -> Snapshot:
+    return Snapshot(values, {name: torch.from_numpy(array) for name, array in arrays.items()})
+
+
+def _arrays(snapshot: Snapshot) -> Arrays:
+    return {name: snapshot.tensors[name].numpy() for name in _ARRAYS}
+
+
+def _joined(rollouts: Sequence[Rollout], name: str) -> NDArray[Any]:
     parts = [np.empty(0, _ARRAYS[name]), *(getattr(rollout, name) for rollout in rollouts)]
     return np.concatenate(parts, dtype=_ARRAYS[name], casting="no")

@@ -145,22 +145,29 @@ class SimulatedGenerator:
         group.attended += whole * (whole + 1) / 2
 
     def _fill(self) -> None:
+        read = False
         while self._waiting and len(self._live) < self._rows:
             rollout = self._waiting.popleft()
-            self._read(rollout.group)
+            read |= self._read(rollout.group)
             rollout.begun = self._steps
             self._order += 1
             heapq.heappush(self._live, (self._steps + rollout.length, self._order, rollout))
             self._context += rollout.group.prompt
             self.empty_since = None
+        if read:
+            self._spend_reading(self._rates.prompts_s)
 
-    def _read(self, group: SimulatedGroup) -> None:
+    def _read(self, group: SimulatedGroup) -> bool:
         """A prompt is read once for all rollouts of its group that are written here."""
-        if self.number not in group.read_by:
-            group.read_by.add(self.number)
-            seconds = group.prompt * self._rates.prompt_token_s
-            self.clock += seconds
-            self.spent.reading += seconds
+        if self.number in group.read_by:
+            return False
+        group.read_by.add(self.number)
+        self._spend_reading(group.prompt * self._rates.prompt_token_s)
+        return True
+
+    def _spend_reading(self, seconds: float) -> None:
+        self.clock += seconds
+        self.spent.reading += seconds
 
     def _pass(self, steps: int, seconds: float) -> None:
         rows = len(self._live)

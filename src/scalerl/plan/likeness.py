@@ -2,7 +2,7 @@
 
 Called for `--like RUN` and by benchmarks/plan_check.py. It reads the config and the metrics of a run directory whose
 launcher ran in real time. The ledger knows how long generator and trainer were busy, but not what a decode step costs
-apart from its rows: that ratio is `OVERHEAD_ROWS`, measured on the embedded engine.
+apart from its rows, or a trainer's step apart from its tokens: those ratios are measured by benchmarks/step_costs.py.
 """
 
 from __future__ import annotations
@@ -24,9 +24,13 @@ from scalerl.plan.rates import Fleet, Rates
 from scalerl.plan.simulate import simulate
 from scalerl.runs import RunDirectory
 
-OVERHEAD_ROWS = 110.0
-"""A decode step of the embedded engine costs as much as its rows and so many more: at the laptop scale, on one core,
-2.2 ms and 18 us for each row (CPU time of 16 and of 64 rows)."""
+STEP_ROWS = 145.0
+"""A decode step costs as much as its rows and so many more."""
+PROMPTS_ROWS = 365.0
+"""One in which the embedded engine reads prompts, so many more again. Most of that is no reading: rows that begin one
+after the other share less text, and all of them look back as far as the longest."""
+UPDATE_TOKENS = 700.0
+"""A step of the trainer costs as much as its tokens and so many more."""
 FEWEST_STEPS = 8
 
 
@@ -162,24 +166,31 @@ def _lengths(steps: list[_Step], rollouts: int, longest: int) -> Lengths:
 
 
 def _rates(question: Question, run: RunConfig, steps: list[_Step]) -> Rates:
-    """Decoding is fitted so that the same rows, as simulated, take the time that the generator was busy."""
-    busy_s = sum(step.generator_s - step.generator_idle_s for step in steps)
-    token_s = busy_s / max(1, sum(step.generated_tokens for step in steps))
+    """Decoding is fitted so that a step, as simulated, keeps the generators busy for as long as it did."""
+    busy_s = max(1e-9, fmean(step.generator_s - step.generator_idle_s for step in steps))
     evaluations = [step.evaluation_s for step in steps if step.evaluation_s > 0]
-    trained = sum(step.trained_s for step in steps) / max(1, sum(step.trained_tokens for step in steps))
+    tokens = sum(step.trained_tokens + UPDATE_TOKENS for step in steps)
+    trained = sum(step.trained_s for step in steps) / tokens
     rates = Rates(
-        step_s=0.0, weights_s=0.0, row_s=token_s, context_s=0.0, active_share=1.0, prompt_token_s=token_s, load_s=0.0,
-        trained_token_s=trained, trained_context_s=0.0, update_s=0.0,
+        step_s=0.0, weights_s=0.0, row_s=0.0, context_s=0.0, active_share=1.0, prompt_token_s=0.0, load_s=0.0,
+        trained_token_s=trained, trained_context_s=0.0, update_s=UPDATE_TOKENS * trained,
         send_s=fmean(step.other_s for step in steps),
         evaluation_s=fmean(evaluations) if evaluations else 0.0,
         evaluation_every=run.scale.evaluation.every if evaluations else 0,
         trained_share=question.assumptions.trained_share,
     )  # fmt: skip
+    prompts_rows = PROMPTS_ROWS if run.scale.generator.engine == "embedded" else 0.0
+
+    def decoding(row_s: float) -> Rates:
+        step_s, prompts_s = STEP_ROWS * row_s, prompts_rows * row_s
+        return replace(rates, row_s=row_s, step_s=step_s, prompts_s=prompts_s, prompt_token_s=row_s)
+
+    row_s = busy_s * len(steps) / max(1, sum(step.generated_tokens for step in steps))
     for _ in range(2):
-        outcome = simulate(question, steps=24, rates=rates, fleet=Fleet(question.generating, 1, question.rows))
-        row_s = token_s / (1 + OVERHEAD_ROWS / max(1.0, outcome.mean_rows))
-        rates = replace(rates, row_s=row_s, step_s=OVERHEAD_ROWS * row_s, prompt_token_s=row_s)
-    return rates
+        fleet = Fleet(question.generating, 1, question.rows)
+        outcome = simulate(question, steps=24, rates=decoding(row_s), fleet=fleet)
+        row_s *= busy_s / (outcome.step_s * (1 - outcome.generator_idle) * question.generating)
+    return decoding(row_s)
 
 
 def _measured(steps: list[_Step]) -> Measured:

@@ -42,6 +42,8 @@ class Rates:
     evaluation_s: float = 0.0
     evaluation_every: int = 0
     trained_share: float = 1.0
+    prompts_s: float = 0.0
+    """A decode step in which prompts are read takes so much longer, however many they are."""
 
     def decode_s(self, rows: int) -> float:
         """One decode step without what it looks back on."""

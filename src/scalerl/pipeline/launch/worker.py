@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
@@ -28,6 +28,7 @@ from scalerl.compute import Usage
 from scalerl.errors import ScaleRLError
 from scalerl.pipeline.launch.memory import peak_memory_bytes
 from scalerl.pipeline.nameless import Memory, PipeLock
+from scalerl.pipeline.packing import Arrays, flat_groups, groups_of
 from scalerl.pipeline.types import Group, GroupRequest
 from scalerl.pipeline.weights import Handle, PeerLostError, SharedWeights
 from scalerl.pipeline.wire import End
@@ -115,6 +116,15 @@ class Progress:
     """Generators that have died, where one may."""
     num_repeated: int = 0
     """Requests that others took over from them."""
+
+    def __reduce__(self) -> tuple[Callable[..., Progress], tuple[Any, ...]]:
+        """Four arrays for all groups: a batch has thousands, each of which costs as much to pickle as all tokens."""
+        rest = tuple(getattr(self, item.name) for item in fields(self)[1:])
+        return _unpickled, (*flat_groups(self.groups), rest)
+
+
+def _unpickled(values: Mapping[str, Any], arrays: Arrays, rest: tuple[Any, ...]) -> Progress:
+    return Progress(groups_of(values, arrays), *rest)
 
 
 @dataclass(frozen=True)

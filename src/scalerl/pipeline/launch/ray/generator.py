@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -31,7 +30,8 @@ from scalerl.pipeline.weights import Parcel
 from scalerl.pipeline.wire import End
 
 _GATHER_S = 0.04
-"""With a small policy a group is written in milliseconds: few larger messages in the place of one for each."""
+"""With a small policy a group is written in milliseconds: few larger messages in the place of one for each. Where the
+generator has nothing left to write, somebody may wait for them, and they go at once."""
 CALLS = 6
 """At once: one that waits for progress, and orders."""
 
@@ -101,6 +101,8 @@ class _Orders:
     _early: list[tuple[int, Submit]] = field(default_factory=list)
     """Requests that have overtaken their weights."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _idle: threading.Event = field(default_factory=threading.Event)
+    """Nothing is being written."""
 
     def submit(self, requests: tuple[GroupRequest, ...], version: int) -> None:
         with self._lock:
@@ -140,7 +142,7 @@ class _Orders:
         try:
             item = self._outbox.get(timeout=wait_s)
             if item is not None:
-                time.sleep(_GATHER_S)
+                self._idle.wait(_GATHER_S)
             while True:
                 if item is not None:
                     found.append(item)
@@ -158,7 +160,11 @@ class _Orders:
         return not self._inbox.empty()
 
     def recv(self) -> Order:
-        return self._inbox.get()
+        if self._inbox.empty():  # it would not ask if it had anything to write
+            self._idle.set()
+        order = self._inbox.get()
+        self._idle.clear()
+        return order
 
     def send(self, obj: Progress) -> None:
         self._outbox.put(obj)
