@@ -133,7 +133,7 @@ def main() -> int:
     }
     of_16, of_8 = (writing[name].written for name in ("refilled, 9 batches of 16 x 16", "together, 8 x 8"))
     training = {
-        "trained, 24 x 16": Training(policy, of_16[:24]),
+        "trained, 12 x 16": Training(policy, of_16[:12]),
         "trained, 16 x 16": Training(policy, of_16[:16]),
         "trained, 8 x 16": Training(policy, of_16[:8]),
         "trained, 8 x 8": Training(policy, of_8[:8]),

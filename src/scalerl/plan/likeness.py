@@ -24,12 +24,12 @@ from scalerl.plan.rates import Fleet, Rates
 from scalerl.plan.simulate import simulate
 from scalerl.runs import RunDirectory
 
-STEP_ROWS = 145.0
+STEP_ROWS = 140.0
 """A decode step costs as much as its rows and so many more."""
-PROMPTS_ROWS = 365.0
+PROMPTS_ROWS = 350.0
 """One in which the embedded engine reads prompts, so many more again. Most of that is no reading: rows that begin one
 after the other share less text, and all of them look back as far as the longest."""
-UPDATE_TOKENS = 700.0
+UPDATE_TOKENS = 560.0
 """A step of the trainer costs as much as its tokens and so many more."""
 FEWEST_STEPS = 8
 
