@@ -23,9 +23,10 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -44,10 +45,25 @@ LIMIT = 0.10
 STEPS_IN_TURN, RUN_IN = 15, 60
 
 
+class Case(Protocol):
+    """Something that makes steps."""
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What a step has; the first is the step itself."""
+
+    @property
+    def steps(self) -> list[tuple[float, ...]]:
+        """Seconds of each, and its features."""
+
+    def go(self) -> None:
+        """A few more."""
+
+
 class Writing:
     """A generator of its own. `groups`: under way all the time if refilled, otherwise at the beginning of a round."""
 
-    features = ("step", "row", "prompts")
+    features: tuple[str, ...] = ("step", "row", "prompts")
 
     def __init__(self, policy: LoadedPolicy, groups: int, rollouts: int, *, refilled: bool) -> None:
         run = load_run("scalerl", "laptop", overrides=[f"scale.batch.rollouts={rollouts}"]).config
@@ -73,7 +89,7 @@ class Writing:
                 assert request is not None
                 self._generator.submit(request)
                 self._next += 1
-        rows = self._generator._engine._rows.num_rows  # type: ignore[attr-defined]  # noqa: SLF001
+        rows = self._generator._engine._rows.num_rows  # type: ignore[attr-defined]
         started = time.process_time()
         step = self._generator.advance()
         self.steps.append((time.process_time() - started, 1, rows, step.usage.tokens > rows))
@@ -83,7 +99,7 @@ class Writing:
 class Training:
     """A trainer of its own, which makes the same step again and again."""
 
-    features = ("step", "token")
+    features: tuple[str, ...] = ("step", "token")
 
     def __init__(self, policy: LoadedPolicy, groups: list[Group]) -> None:
         run = load_run("scalerl", "laptop").config
@@ -100,7 +116,7 @@ class Training:
         self.steps.append((time.process_time() - started, 1, result.tokens))
 
 
-def fitted(cases: dict[str, Writing] | dict[str, Training]) -> tuple[NDArray[np.float64], list[dict[str, Any]]]:
+def fitted(cases: Mapping[str, Case]) -> tuple[NDArray[np.float64], list[dict[str, Any]]]:
     """The cost of each feature in seconds, and a row for each case with its error."""
     means = np.array([np.mean(case.steps, axis=0) for case in cases.values()])
     measured, features = means[:, 0], means[:, 1:]
@@ -140,7 +156,8 @@ def main() -> int:
         "trained, 4 x 8": Training(policy, of_8[:4]),
     }
     for _ in range(arguments.rounds):
-        for case in (*writing.values(), *training.values()):
+        cases: list[Case] = [*writing.values(), *training.values()]
+        for case in cases:
             case.go()
     (step_s, row_s, prompts_s), engine = fitted(writing)
     (update_s, token_s), trainer = fitted(training)
