@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scalerl.config import load_run, patch
+from scalerl.config import RunConfig, load_run, patch
 from scalerl.runs import RunDirectory
 
 from .conftest import Run, curve
@@ -15,9 +15,11 @@ from .conftest import Run, curve
 CONFIG = patch(load_run("scalerl", "laptop").config, {"scale.budget.unit": "steps", "scale.budget.amount": 6000.0})
 
 
-def train(path: Path, ceiling: float = 0.7, seed: int = 1, *, reason: str | None = "budget") -> Path:
+def train(
+    path: Path, ceiling: float = 0.7, seed: int = 1, *, reason: str | None = "budget", config: RunConfig = CONFIG
+) -> Path:
     """A finished run with the curve of the other tests, 1 GFLOP a step for each role."""
-    with RunDirectory.hold(path, patch(CONFIG, {"seed": seed})) as run:
+    with RunDirectory.hold(path, patch(config, {"seed": seed})) as run:
         for step, rate in [(0, 0.2), *zip(*curve(ceiling, 600, seed), strict=True)]:
             used = {"device_s": step, "flops": 1e9 * step, "tokens": round(10 * step)}
             ledger = {"generation": used, "training": used, "evaluation": used}
@@ -106,6 +108,14 @@ def test_show_the_gain_over_step_0(run: Run, tmp_path: Path) -> None:
     gain = run("runs", "show", "first", "--json").document["gain"]
     assert (gain["step"], gain["num_problems"]) == (6000, 4)
     assert gain["p_value"] == pytest.approx(0.0917, abs=1e-4)
+
+
+def test_a_run_of_a_cluster_does_not_know_where_the_cluster_is(run: Run, tmp_path: Path) -> None:
+    config = load_run("scalerl", "laptop", overrides=['scale.launcher.kind="ray"']).config
+    train(tmp_path / "there", config=config)
+    train(tmp_path / "here")
+    assert "with --address for a cluster that runs already" in run("runs", "show", "there").out
+    assert "--address" not in run("runs", "show", "here").out
 
 
 def test_show_as_json(run: Run, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def run_page(
     parts.append(_compute(run))
     if events:
         parts.append(_events(events))
-    parts.append(Text(_last_lines(run, resume), overflow="fold"))
+    parts.append(Text(_last_lines(run, config, resume), overflow="fold"))
     return Printable(Group(*(piece for part in parts for piece in (part, Text("")))))
 
 
@@ -201,11 +201,13 @@ def _events(events: Sequence[Mapping[str, Any]]) -> RenderableType:
     return Group(*lines)
 
 
-def _last_lines(run: RunSummary, resume: str | None) -> str:
+def _last_lines(run: RunSummary, config: RunConfig, resume: str | None) -> str:
     steps = ", ".join(f"step {step:,}" for step in run.checkpoints) or "none yet"
     lines = [f"Checkpoints: {steps}."]
     if resume is not None:
         lines.append(f"To go on: {resume}")
+        if config.scale.launcher.kind == "ray":
+            lines.append("  with --address for a cluster that runs already: the run does not know it")
     if run.num_evals:
         lines.append(f"To fit its curve: scalerl fit {shlex.quote(str(run.path))}")
     return "\n".join(lines)
