@@ -5,6 +5,7 @@ says that it must be there: `make test-vllm` does, so that a broken environment 
 """
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -23,6 +24,8 @@ settings.load_profile("same-everywhere")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "vllm: needs vLLM (make test-vllm)")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # behind `&`; the commands that tests start would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     spare_broken_units()  # torch is used for other things before the first test in bfloat16; other workers inherit it
 
 

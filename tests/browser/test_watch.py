@@ -40,7 +40,11 @@ def watching(*arguments: object) -> Iterator[str]:
             yield found[1]
         finally:
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=30)
+            try:
+                process.communicate(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()  # or it would be waited for without end
+                raise
     assert process.returncode == 130
 
 
