@@ -43,14 +43,14 @@ def test_the_scale_reads_the_problems(folder: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_suite_measures_other_problems(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of both forms, none of which is trained on."""
+    """Of all forms, none of which is trained on."""
     monkeypatch.chdir(folder)
     overrides = ["scale.evaluation.problems=20", "scale.evaluation.downstream.longer.problems=7"]
     asked = Asked(scale=str(EXAMPLE / "scale.toml"), suites=(str(EXAMPLE / "suite.toml"),), sets=tuple(overrides))
     run = resolve(asked).config
     sets = downstream_tasks(run, build_task(run.scale.task_settings))  # refuses one that is trained on
     trained = {row["prompt"] for row in rows(folder / "smollm2" / "problems.jsonl")}
-    wanted = {"longer": 7, "shared": 60}
+    wanted = {"retold": 60, "longer": 7, "shared": 60}
     assert sets.keys() == wanted.keys()
     for name, count in wanted.items():
         task = sets[name]
@@ -69,6 +69,7 @@ def solved(story: str) -> int:
     if "together" in story:
         return 2 * first + (others[0] if "more than" in story else -others[0])
     losses = [int(number) for number in re.findall(r"(?:loses|gives away|sells) ([0-9]+)", story)]
+    losses += [int(number) for number in re.findall(r"([0-9]+) are taken out", story)]
     return first + sum(others) - 2 * sum(losses)
 
 

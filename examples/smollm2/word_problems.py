@@ -4,6 +4,7 @@
 
     smollm2/problems.jsonl   prompt and answer: sums and differences of three numbers in a short story
     smollm2/traces.jsonl     messages: other problems of the same kind, solved step by step between <think> and </think>
+    smollm2/retold.jsonl     prompt and answer, for suite.toml: the same sums and differences in another story
     smollm2/longer.jsonl     prompt and answer, for suite.toml: the same stories with three changes in the place of two
     smollm2/shared.jsonl     the same: two people, one of whom has more or less than the other; how many together?
 
@@ -37,6 +38,15 @@ def problem(rng: random.Random) -> Problem:
     name, thing = rng.choice(NAMES), rng.choice(THINGS)
     story = f"{name} has {start} {thing}. {name} {words[0]} and {words[1]}. How many {thing} does {name} have?"
     return story, (start, changes[0], changes[1])
+
+
+def retold(rng: random.Random) -> Problem:
+    """The numbers of a problem in words that are in no other."""
+    _, (start, first, second) = problem(rng)
+    place, thing = rng.choice(("shed", "cellar", "garage")), rng.choice(("bricks", "lamps", "ropes", "tins"))
+    last = f"{abs(second)} {'are brought' if second > 0 else 'are taken out'}"
+    story = f"There are {start} {thing} in the {place}. First {first} are brought, then {last}."
+    return f"{story} How many {thing} are in the {place} now?", (start, first, second)
 
 
 def longer(rng: random.Random) -> Problem:
@@ -89,7 +99,7 @@ def main() -> None:
             told = trace(rng, numbers, options.wrong)
             messages = [{"role": "user", "content": story}, {"role": "assistant", "content": told}]
             file.write(json.dumps({"messages": messages}) + "\n")
-    for draw in (longer, shared):
+    for draw in (retold, longer, shared):
         name = draw.__name__
         own = random.Random(f"{name} {options.seed}")  # so that they change nothing about the others
         write_problems(options.out / f"{name}.jsonl", distinct(draw, options.others, own))
