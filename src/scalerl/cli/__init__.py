@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 from typing import TextIO
 
+from scalerl import unwaited
 from scalerl.errors import PortableError, ScaleRLError, StorageError
 from scalerl.folder import DISK
 from scalerl.portable import start_again
@@ -27,8 +28,16 @@ BAD_OUTPUT, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line given (default: this process's) and return the exit code."""
+    if argv is not None:
+        return _ended(argv)
+    code = _ended(sys.argv[1:], whole_process=True)
+    unwaited.end(code)
+    return code
+
+
+def _ended(argv: Sequence[str], *, whole_process: bool = False) -> int:
     try:
-        return _run(sys.argv[1:], whole_process=True) if argv is None else _run(argv)
+        return _run(argv, whole_process=whole_process)
     except BrokenPipeError:
         _silence_stdout()
         return CLOSED_PIPE
@@ -36,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _run(argv: Sequence[str], *, whole_process: bool = False) -> int:
+def _run(argv: Sequence[str], *, whole_process: bool) -> int:
     """`whole_process`: it may be started again, because nobody else lives in it."""
     from typer import TyperException
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalerl import numbers
 from scalerl.cli.decide import EXIT_CODES
+from scalerl.unwaited import Unwaited
 
 if TYPE_CHECKING:
     from scalerl.report.follow import Follower
@@ -28,7 +29,9 @@ UNDECIDED = EXIT_CODES[OPEN]
 _GLANCE_S = 0.1
 """How long Ctrl-C may go unnoticed."""
 _LAST_FIT_S = 25.0
-"""The fit under way is waited for at the end: a thread in native code can abort the process when Python ends."""
+"""When the time is over the fit under way is waited for: it may be what was asked for."""
+_LAST_WORDS_S = 1.0
+"""After Ctrl-C only a short piece of work is."""
 
 Document = dict[str, Any]
 
@@ -86,15 +89,18 @@ class Watching:
         """KeyboardInterrupt comes through; so does whatever went wrong in the thread."""
         stop = threading.Event()
         failed: list[BaseException] = []
-        thread = threading.Thread(target=self._follow, args=(stop, failed), daemon=True)
+        thread = Unwaited(self._follow, stop, failed)
         thread.start()
         end = time.monotonic() + (self.timeout_s or float("inf"))
         try:
             while thread.is_alive() and time.monotonic() < end:
                 thread.join(_GLANCE_S)
-        finally:
+        except KeyboardInterrupt:
             stop.set()
-            thread.join(_LAST_FIT_S)
+            thread.join(_LAST_WORDS_S)
+            raise
+        stop.set()
+        thread.join(_LAST_FIT_S)
         if failed:
             raise failed[0]
 

@@ -6,7 +6,6 @@ comparison itself is the engine's.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 
 from scalerl.curves import Fit
@@ -15,6 +14,7 @@ from scalerl.report.answers import plain
 from scalerl.report.board import Board
 from scalerl.report.document import comparison_documents
 from scalerl.report.followed import Followed
+from scalerl.unwaited import Unwaited
 
 BACK_OFF = 10.0
 """After a comparison that took t, the next one begins this many t later at the earliest."""
@@ -31,7 +31,7 @@ class Comparing:
         self._board, self._clock = board, clock
         self._not_before = 0.0
         self._compared: Fits = {}
-        self._thread: threading.Thread | None = None
+        self._thread: Unwaited | None = None
 
     def refresh(self, runs: Sequence[Followed]) -> None:
         """Compare again if some fit is another one than last time, and it is not too soon."""
@@ -44,7 +44,7 @@ class Comparing:
         if busy or self._clock() < self._not_before or _same(fits, self._compared):
             return
         self._compared = fits
-        self._thread = threading.Thread(target=self._compare, args=(fits,), daemon=True)
+        self._thread = Unwaited(self._compare, fits)
         self._thread.start()
 
     def wait(self) -> None:

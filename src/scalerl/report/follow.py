@@ -27,6 +27,7 @@ from scalerl.report.live_sets import LiveSets
 from scalerl.report.targets import FileStamp, Stamp, Targets, ends_in_a_line
 from scalerl.runs import layout
 from scalerl.series import Series
+from scalerl.unwaited import Unwaited
 
 EVERY_S = 1.0
 QUICK_S = 0.3
@@ -169,8 +170,8 @@ class Follower:
     def _read(self, target: _Target, stamp: Stamp) -> None:
         target.stamp, target.reading = stamp, Future()
         size = sum(bytes_ for _, bytes_, _, _ in self._files_of_curve(target, stamp))
-        if size > LARGE_BYTES:  # a daemon: nobody waits for it when the user has had enough
-            threading.Thread(target=self._read_now, args=(target.path, target.reading), daemon=True).start()
+        if size > LARGE_BYTES:
+            Unwaited(self._read_now, target.path, target.reading).start()
         else:
             self._read_now(target.path, target.reading)
             self._take_if_ready(target)
