@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from scalerl.errors import InputError
 from scalerl.tasks import FileTask
 from scalerl.tasks.data import split_leaks
-from scalerl.tasks.data.overlap import COMMON
+from scalerl.tasks.data.overlap import COMMON, Texts
+from scalerl.tasks.data.repeats import content_hash
 from scalerl.tasks.data.split_leaks import SplitLeaks
 from scalerl.tasks.data.survey import Question, inspect
 from scalerl.tasks.files import canonical
@@ -46,7 +47,8 @@ def test_every_problem_that_a_slow_search_finds(rows: list[str], ngram: int) -> 
     records = [Record(prompt, "1", number, "") for number, prompt in enumerate(prompts, 1)]
     leaks = SplitLeaks(0.5, ngram)
     leaks.read_ahead(records, lambda _: True)
-    leaks.look(records, [record.prompt.replace(".", "").split() for record in records])
+    texts = [canonical(prompt) for prompt in prompts]
+    leaks.look(Texts(range(1, len(rows) + 1), texts, ngram), [content_hash(text) for text in texts])
     sides: dict[str, dict[str, str]] = {"train": {}, "held_out": {}}
     for prompt in prompts:
         sides[split_of(canonical(prompt), 0.5)][prompt] = prompt.replace(".", "")

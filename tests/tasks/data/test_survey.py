@@ -18,10 +18,11 @@ from scalerl.errors import InputError, StorageError
 from scalerl.tasks import FileTask
 from scalerl.tasks.data import repeats as repeats_file
 from scalerl.tasks.data.lengths import LONGEST, Lengths, token_counter
-from scalerl.tasks.data.overlap import COMMON, EvaluationIndex, words_of
+from scalerl.tasks.data.overlap import COMMON, EvaluationIndex, Texts
 from scalerl.tasks.data.reference import ReferenceCheck, Sample
 from scalerl.tasks.data.repeats import Found, Repeats
 from scalerl.tasks.data.survey import Question, Refusals, inspect
+from scalerl.tasks.files import canonical
 from scalerl.tasks.pools import split_of
 from scalerl.tasks.records import Columns
 
@@ -108,7 +109,7 @@ def test_leaks_are_those_that_a_slow_search_finds(evaluation: list[str], rows: l
     index = EvaluationIndex("e", ngram)
     for number, text in enumerate(evaluation, 1):
         index.add(number, text)
-    index.look(range(1, len(rows) + 1), [words_of(row) for row in rows])
+    index.look(Texts(range(1, len(rows) + 1), rows, ngram))
     whole = {" ".join(text.split()) for text in evaluation}
     known = {gram for text in evaluation for gram in grams(text, ngram)}
     same = [i for i, row in enumerate(rows, 1) if row.split() and " ".join(row.split()) in whole]
@@ -130,9 +131,7 @@ def test_an_instruction_that_many_problems_share_is_no_leak() -> None:
     index = EvaluationIndex("e", 13)
     for number in range(COMMON + 1):
         index.add(number, f"{instruction} what is {number} plus {number} and then some more of these {number} now")
-    index.look(
-        [1, 2], [words_of(f"How many? {instruction}."), words_of("what is 3 plus 3 and then some more of these 3 now")]
-    )
+    index.look(Texts([1, 2], [f"how many? {instruction}.", "what is 3 plus 3 and then some more of these 3 now"]))
     assert index.found.common > 0
     assert index.found.rows == [2]
 
@@ -140,7 +139,7 @@ def test_an_instruction_that_many_problems_share_is_no_leak() -> None:
 def test_punctuation_case_and_braces_hide_nothing() -> None:
     index = EvaluationIndex("e", 4)
     index.add(1, r"Find \frac{1}{2} of (the) CAKE!")
-    index.look([7], [words_of("so find FRAC 1 2 of it")])
+    index.look(Texts([7], [canonical("so find FRAC 1 2 of it")], 4))
     assert index.found.meetings[0].words == "find frac 1 2"
 
 

@@ -27,6 +27,8 @@ LISTED = 1000
 _WORD = re.compile(r"[^\W_]+")
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _WRAP = 1 << 64
+_BITS = 23
+_BELOW = np.uint64(64 - _BITS)
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,21 @@ class Overlap:
             self.meetings.append(meeting)
 
 
-def words_of(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
+class Texts:
+    """Some rows of a dataset as words, with their n-grams, which every evaluation is looked up by."""
+
+    def __init__(self, numbers: Sequence[int], prompts: Sequence[str], ngram: int = NGRAM) -> None:
+        """`prompts`: in lower case already."""
+        self.numbers = numbers
+        self.words = [_WORD.findall(prompt) for prompt in prompts]
+        self.joined = [" ".join(words) for words in self.words]
+        lengths = np.array([len(words) for words in self.words], dtype=np.int64)
+        grams = _grams(_hashes([word for words in self.words for word in words]), ngram)
+        text_of = np.repeat(np.arange(len(prompts)), lengths)
+        inside = np.flatnonzero(text_of[: len(grams)] == text_of[ngram - 1 :])  # begins and ends in one text
+        self.grams, self.text_of = grams[inside], text_of[inside]
+        self.places = inside - (np.cumsum(lengths) - lengths)[self.text_of]
+        """Where in its text each n-gram begins."""
 
 
 @dataclass
@@ -85,6 +100,15 @@ class _Known:
     starts: npt.NDArray[np.int64]
     """Where the owners of each n-gram begin; the last is their end."""
     seen: npt.NDArray[np.bool_]
+    beginnings: npt.NDArray[np.bool_]
+    """Whether any n-gram begins with these bits: most of a dataset's are done with after this one look."""
+
+    def find(self, grams: Hashes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Which of these are known, and their places here."""
+        hits = np.flatnonzero(self.beginnings[grams >> _BELOW])
+        places = np.minimum(np.searchsorted(self.grams, grams[hits]), len(self.grams) - 1)
+        known = self.grams[places] == grams[hits]
+        return hits[known], places[known]
 
     def first_owner(self, place: int) -> int:
         return int(self.owners[self.starts[place]])
@@ -108,7 +132,7 @@ class EvaluationIndex:
 
     def add(self, number: int, prompt: str) -> int:
         """Returns how many n-grams this adds to the memory."""
-        words = words_of(prompt)
+        words = _WORD.findall(prompt.casefold())
         self.found.problems += 1
         self._whole.setdefault(" ".join(words), []).append(number)
         if len(words) < self._ngram:
@@ -118,42 +142,42 @@ class EvaluationIndex:
         self._owners.append(number)
         return len(self._grams[-1])
 
-    def look(self, numbers: Sequence[int], texts: Sequence[Sequence[str]]) -> None:
-        """Some rows of the dataset, as words."""
-        partly = self._partly(texts)
-        for place, (number, words) in enumerate(zip(numbers, texts, strict=True)):
-            joined = " ".join(words)
+    def look(self, rows: Texts, among: npt.NDArray[np.bool_] | None = None) -> None:
+        """`among`: which of the rows count; all, if not given."""
+        partly = self._partly(rows, among)
+        is_whole = map(self._whole.__contains__, rows.joined)
+        met = sorted({place for place, whole in enumerate(is_whole) if whole} | partly.keys())
+        for place in met:
+            joined = rows.joined[place]
             problems = self._whole.get(joined)
-            if problems is not None and words:
+            if not joined or (among is not None and not among[place]):
+                continue
+            if problems is not None:
                 self._seen_whole.update(problems)
-                self.found.note(Meeting(number, problems[0], joined[:200], whole=True))
-            elif place in partly:
+                self.found.note(Meeting(rows.numbers[place], problems[0], joined[:200], whole=True))
+            else:
                 start, problem = partly[place]
-                shared = " ".join(words[start : start + self._ngram])
-                self.found.note(Meeting(number, problem, shared, whole=False))
+                shared = " ".join(rows.words[place][start : start + self._ngram])
+                self.found.note(Meeting(rows.numbers[place], problem, shared, whole=False))
 
     def problems_met(self) -> tuple[set[int], set[int]]:
         """Problems that a row is, and others that share n words in a row with one."""
         return self._seen_whole, self._ready().met() - self._seen_whole
 
-    def _partly(self, texts: Sequence[Sequence[str]]) -> dict[int, tuple[int, int]]:
+    def _partly(self, rows: Texts, among: npt.NDArray[np.bool_] | None) -> dict[int, tuple[int, int]]:
         """For each text with an n-gram of the evaluation: where its first one begins, and whose it is."""
         known = self._ready()
-        lengths = np.array([len(words) for words in texts], dtype=np.int64)
-        flat = _hashes([word for words in texts for word in words])
-        if not len(known.grams) or len(flat) < self._ngram:
+        if not len(known.grams):
             return {}
-        grams = _grams(flat, self._ngram)
-        text_of = np.repeat(np.arange(len(texts)), lengths)
-        inside = text_of[: len(grams)] == text_of[self._ngram - 1 :]  # begins and ends in one text
-        places = np.minimum(np.searchsorted(known.grams, grams), len(known.grams) - 1)
-        hits = np.flatnonzero((known.grams[places] == grams) & inside)
-        known.seen[places[hits]] = True
-        starts = np.cumsum(lengths) - lengths
-        rows, first = np.unique(text_of[hits], return_index=True)
+        hits, places = known.find(rows.grams)
+        if among is not None:
+            counted = among[rows.text_of[hits]]
+            hits, places = hits[counted], places[counted]
+        known.seen[places] = True
+        texts, first = np.unique(rows.text_of[hits], return_index=True)
         return {
-            int(row): (int(hits[i] - starts[row]), known.first_owner(int(places[hits[i]])))
-            for row, i in zip(rows, first, strict=True)
+            int(text): (int(rows.places[hits[i]]), known.first_owner(int(places[i])))
+            for text, i in zip(texts, first, strict=True)
         }
 
     def _ready(self) -> _Known:
@@ -171,7 +195,9 @@ class EvaluationIndex:
         self.found.common = int((~kept).sum())
         of_kept = owners[order][np.repeat(kept, counts)]
         starts = np.concatenate(([0], np.cumsum(counts[kept])))
-        return _Known(known[kept], of_kept, starts, np.zeros(len(starts) - 1, dtype=np.bool_))
+        beginnings = np.zeros(1 << _BITS, dtype=np.bool_)
+        beginnings[known[kept] >> _BELOW] = True
+        return _Known(known[kept], of_kept, starts, np.zeros(len(starts) - 1, dtype=np.bool_), beginnings)
 
 
 def _hashes(words: Sequence[str]) -> Hashes:
@@ -181,9 +207,10 @@ def _hashes(words: Sequence[str]) -> Hashes:
 
 def _grams(hashes: Hashes, ngram: int) -> Hashes:
     """One hash for every n words in a row."""
-    total = np.zeros(len(hashes) - ngram + 1, dtype=np.uint64)
+    num_grams = max(0, len(hashes) - ngram + 1)
+    total = np.zeros(num_grams, dtype=np.uint64)
     factor = 1
     for offset in range(ngram):
-        total += hashes[offset : len(hashes) - ngram + 1 + offset] * np.uint64(factor)
+        total += hashes[offset : num_grams + offset] * np.uint64(factor)
         factor = factor * _MULTIPLIER % _WRAP
     return total

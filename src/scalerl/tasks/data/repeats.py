@@ -61,6 +61,11 @@ def content_hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
+def are_held_out(hashes: npt.NDArray[np.uint64], share: float) -> npt.NDArray[np.bool_]:
+    """`split_of` for many prompts at once, by their hashes."""
+    return hashes.astype(np.float64) / 2.0**64 < share
+
+
 class Repeats:
     """Collects rows; use it as a context, which removes the temporary files."""
 
@@ -80,11 +85,13 @@ class Repeats:
     ) -> None:
         self._stack.close()
 
-    def add(self, prompt: str, answer: str, number: int) -> None:
-        """`prompt`: in its canonical form."""
-        self._rows.append((content_hash(prompt), content_hash(answer), number))
+    def add(self, prompt: str, answer: str, number: int) -> int:
+        """`prompt`: in its canonical form. Returns its hash."""
+        hashed = content_hash(prompt)
+        self._rows.append((hashed, content_hash(answer), number))
         if len(self._rows) == CHUNK_ROWS:
             self._pack()
+        return hashed
 
     def found(self) -> Found:
         self._pack()
@@ -144,7 +151,7 @@ def _sorted_out(table: Table, share: float) -> Found:
     differs = answer != answer[first]
     again = np.flatnonzero(~is_first)
     shown = again[np.argsort(number[again], kind="stable")[:SHOWN]]
-    held_out = prompt[is_first].astype(np.float64) / 2.0**64 < share
+    held_out = are_held_out(prompt[is_first], share)
     return Found(
         distinct=int(is_first.sum()),
         repeated=len(again),

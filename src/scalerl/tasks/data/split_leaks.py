@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from scalerl.errors import InputError
-from scalerl.tasks.data.overlap import EvaluationIndex
+from scalerl.tasks.data.overlap import EvaluationIndex, Texts
+from scalerl.tasks.data.repeats import are_held_out
 from scalerl.tasks.files import canonical
 from scalerl.tasks.pools import split_of
 from scalerl.tasks.records import Record
@@ -37,20 +40,21 @@ class SplitLeaks:
         known: set[str] = set()
         num_ngrams = 0
         for record in records:
-            if isinstance(record, InputError) or not self._is("held_out", record) or not is_usable(record):
+            if isinstance(record, InputError):
+                continue
+            prompt = canonical(record.prompt)
+            if split_of(prompt, self._share) != "held_out" or not is_usable(record):
                 continue
             if len(known) == MOST_PROBLEMS or num_ngrams >= MOST_NGRAMS:
                 self._complete = False
                 break
-            prompt = canonical(record.prompt)
             if prompt not in known:
                 known.add(prompt)
                 num_ngrams += self._index.add(record.number, record.prompt)
 
-    def look(self, records: Sequence[Record], texts: Sequence[Sequence[str]]) -> None:
-        """Some rows that can be used, and their words; those to train on are compared."""
-        pairs = [(one.number, words) for one, words in zip(records, texts, strict=True) if self._is("train", one)]
-        self._index.look([number for number, _ in pairs], [words for _, words in pairs])
+    def look(self, rows: Texts, hashes: Sequence[int]) -> None:
+        """Some rows that can be used, and the hashes of their prompts; those to train on are compared."""
+        self._index.look(rows, among=~are_held_out(np.array(hashes, dtype=np.uint64), self._share))
 
     def document(self) -> dict[str, Any]:
         found = self._index.found
@@ -60,6 +64,3 @@ class SplitLeaks:
             "train_rows": found.same + found.sharing, "short": found.short, "common_ngrams": found.common,
             "rows": found.rows, "examples": [asdict(meeting) for meeting in found.meetings],
         }  # fmt: skip
-
-    def _is(self, split: str, record: Record) -> bool:
-        return split_of(canonical(record.prompt), self._share) == split

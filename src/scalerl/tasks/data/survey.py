@@ -12,7 +12,7 @@ from typing import Any
 
 from scalerl.errors import InputError
 from scalerl.tasks.data.lengths import Lengths, Measure, words
-from scalerl.tasks.data.overlap import NGRAM, EvaluationIndex, words_of
+from scalerl.tasks.data.overlap import NGRAM, EvaluationIndex, Texts
 from scalerl.tasks.data.reference import ReferenceCheck, Sample
 from scalerl.tasks.data.repeats import Repeats
 from scalerl.tasks.data.split_leaks import SplitLeaks
@@ -93,11 +93,13 @@ class _Survey:
         self._rows += len(batch)
         usable = list(self._usable_of(batch))
         self._usable += len(usable)
+        prompts = [canonical(record.prompt) for record in usable]
+        hashes = [self._repeats.add(p, one.answer, one.number) for p, one in zip(prompts, usable, strict=True)]
         self._measure(usable)
-        numbers, texts = [one.number for one in usable], [words_of(one.prompt) for one in usable]
-        self._leaks.look(usable, texts)
+        rows = Texts([record.number for record in usable], prompts, self._question.ngram)
+        self._leaks.look(rows, hashes)
         for index in self._indexes:
-            index.look(numbers, texts)
+            index.look(rows)
 
     def document(self) -> Document:
         found, judged = self._repeats.found(), self._references.judged()
@@ -135,7 +137,6 @@ class _Survey:
 
     def _measure(self, usable: Sequence[Record]) -> None:
         for record in usable:
-            self._repeats.add(canonical(record.prompt), record.answer, record.number)
             self._references.offer(record.number, record.answer)
             self._samples.offer(record)
         measure = self._question.measure or words
