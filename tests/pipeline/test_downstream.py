@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +15,7 @@ from scalerl.config import RunConfig, patch
 from scalerl.errors import InputError
 from scalerl.pipeline.assemble import ground, task_of
 from scalerl.pipeline.downstream import downstream_tasks, with_downstream
+from scalerl.pipeline.engines.embedded import EmbeddedEngine
 from scalerl.pipeline.evaluate import is_due
 from scalerl.pipeline.records import point_from_line, point_line, problem_lines
 from scalerl.pipeline.session import train
@@ -139,6 +140,23 @@ def test_seeds_differ_between_sets_and_from_the_held_out_ones(make_run: MakeRun,
     assert usage.flops > 2 * held_out_usage.flops
     assert point_from_line(point_line(first, 1.0)).downstream["one"] is not None
     assert list(problem_lines(first)["downstream"]) == ["one", "two"]
+
+
+def test_evaluations_share_a_policy_and_keep_no_caches(make_run: MakeRun, cache: Path) -> None:
+    """A copy for every set that thinks longer would be gigabytes; alone or beside others, a set is measured alike."""
+    run = make_run(*SETS)
+    policy, task = load_policy(run, cache), task_of(run)
+    base = with_downstream(ground(run, policy.tokenizer, task), downstream_tasks(run, task), policy.model)
+    weights = {name: tensor.detach() for name, tensor in policy.model.named_parameters()}
+    evaluations = base.evaluations(policy.model, 0)
+    engines = cast("tuple[EmbeddedEngine, ...]", evaluations._engines)
+    assert len(engines) == 2  # `larger` has its own tokens and temperature
+    assert engines[0].weights is engines[1].weights
+    point, _ = evaluations.evaluate(weights, 0, Ledger(), lambda *_: None)
+    assert not any(layer.is_initialized for engine in engines for layer in engine._forward.cache.slots)
+    for name, alone in base.downstream.items():
+        own, _ = alone.evaluator(policy.model, 0, name).evaluate(weights, 0, Ledger(), lambda *_: None)
+        assert point.downstream[name] == own
 
 
 def test_no_problem_of_a_set_is_trained_on(make_run: MakeRun) -> None:

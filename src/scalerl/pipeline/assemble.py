@@ -54,16 +54,18 @@ class Ground:
         return self._evaluator(model, version, {}, name)
 
     def evaluations(self, model: PreTrainedModel, version: int) -> Evaluations:
-        """For the held-out problems and every downstream set. Sets that ask for the same of an engine share it."""
+        """For the held-out problems and every downstream set. They share a copy of the policy, and those that ask for
+        the same of an engine the engine too."""
         engines: Engines = {}
         held_out = self._evaluator(model, version, engines)
         sets = {name: base._evaluator(model, version, engines, name) for name, base in self.downstream.items()}
-        return Evaluations(self.run, held_out, sets)
+        return Evaluations(self.run, held_out, sets, tuple(engines.values()))
 
     def _evaluator(self, model: PreTrainedModel, version: int, engines: Engines, name: str | None = None) -> Evaluator:
         settings = self._settings(self.run.scale.evaluation.temperature)
         if settings not in engines:
-            engines[settings] = EmbeddedEngine(model, settings, version, trainer_device(self.run))
+            shared = next((one.weights for one in engines.values()), model)
+            engines[settings] = EmbeddedEngine(shared, settings, version, trainer_device(self.run))
         generator = self._generator(engines[settings], model)
         return Evaluator(self.run, generator, self.task, self.recipe, self.encode, name)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, stdev
+from typing import Protocol
 
 from torch import Tensor
 
@@ -61,13 +62,23 @@ class Evaluator:
         return request_for(problem, problem.index, seeds, self._recipe, self._encode, max_prompt)
 
 
+class Resting(Protocol):
+    """What is asked of an engine between evaluations."""
+
+    def rest(self) -> None: ...
+
+
 class Evaluations:
     """The held-out evaluation and the downstream sets that are due with it, as one point."""
 
-    def __init__(self, run: RunConfig, held_out: Evaluator, downstream: Mapping[str, Evaluator]) -> None:
+    def __init__(
+        self, run: RunConfig, held_out: Evaluator, downstream: Mapping[str, Evaluator], engines: Sequence[Resting]
+    ) -> None:
+        """`engines`: all that the evaluators use."""
         self._run = run
         self._held_out = held_out
         self._downstream = downstream
+        self._engines = engines
 
     def evaluate(
         self, weights: Mapping[str, Tensor], version: int, ledger: Ledger, watch: Watch
@@ -82,6 +93,8 @@ class Evaluations:
             found[name], spent = one.evaluate(weights, version, ledger, _after(before, total, watch))
             usage += spent
             before += one.num_problems
+        for engine in self._engines:  # training needs the memory
+            engine.rest()
         return replace(point, downstream=found), usage
 
 

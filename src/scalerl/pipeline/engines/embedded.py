@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 from scalerl.compute import causal_attended
 from scalerl.errors import InputError
 from scalerl.pipeline.engines import checks, state
-from scalerl.pipeline.engines.forward import Forward
+from scalerl.pipeline.engines.forward import Forward, Weights
 from scalerl.pipeline.engines.rows import Rows
 from scalerl.pipeline.engines.sampling import sample, uniforms
 from scalerl.pipeline.engines.waiting import Leftover, Share, Waiting
@@ -33,20 +33,26 @@ _PREFILL_TOKENS = 8192
 
 
 class EmbeddedEngine:
-    """An `Engine` in this process, on the device of the model unless told. The model is copied, never changed."""
+    """An `Engine` in this process, on the device of the model unless told. The model is copied, never changed.
+
+    With `Weights` in the place of a model it shares them with other engines: new ones are loaded into all of these, so
+    only one at a time may have anything in flight.
+    """
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: PreTrainedModel | Weights,
         settings: EngineSettings,
         version: int = 0,
         device: torch.device | None = None,
     ) -> None:
         checks.check_settings(settings)
+        weights = model if isinstance(model, Weights) else Weights(model, fp32_head=settings.fp32_head, device=device)
+        assert weights.fp32_head == settings.fp32_head, "weights made for another head"
         self._settings = settings
         self._version = version
-        self._vocabulary = model.config.get_text_config().vocab_size
-        self._forward = Forward(model, settings, device)
+        self._vocabulary = weights.model.config.get_text_config().vocab_size
+        self._forward = Forward(weights, settings)
         self._rows = Rows(settings)
         self._waiting = Waiting()
         self._in_flight: dict[int, int] = {}  # request -> rollouts that have not come back
@@ -56,6 +62,10 @@ class EmbeddedEngine:
     def version(self) -> int:
         """Of the weights in use."""
         return self._version
+
+    @property
+    def weights(self) -> Weights:
+        return self._forward.weights
 
     @property
     def num_pending(self) -> int:
@@ -90,8 +100,13 @@ class EmbeddedEngine:
     @torch.no_grad()
     def load_weights(self, weights: Mapping[str, Tensor], version: int) -> None:
         """Copy new weights in, by parameter name. Rollouts in flight go on with their caches as they are."""
-        self._forward.load_weights(weights)
+        self.weights.load(weights)
         self._version = version
+
+    def rest(self) -> None:
+        """Give back the memory of the caches until there is something to write again; nothing may be in flight."""
+        assert not self._in_flight, "rollouts in flight need their caches"
+        self._forward.clear_cache()
 
     def receive_weights(self, end: End) -> None:
         """The same with weights that come over a wire, if there are newer ones."""

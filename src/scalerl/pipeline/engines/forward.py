@@ -1,6 +1,7 @@
 """The two forward passes of the engine, prefill and decode, through the public interface of any transformers causal LM.
 
-Called by the embedded engine. Owns its copy of the weights, and the cache; knows nothing of rollouts or sampling.
+Called by the embedded engine. Owns the cache, and with `Weights` a copy of the policy, which engines that work in turn
+may share; knows nothing of rollouts or sampling.
 
 Why not `generate`: it pads every row to the longest one, gives the row of a finished rollout to nobody, cannot change
 weights between two tokens, and returns when the slowest row is done. Transformers' own continuous batching refills
@@ -25,41 +26,60 @@ from transformers import DynamicCache, PreTrainedModel
 from scalerl.errors import InputError
 from scalerl.pipeline.engines.cache import Prompts, SlotCache
 from scalerl.pipeline.engines.checks import Shapes
-from scalerl.pipeline.engines.fused import FusedForward, is_llama_like
+from scalerl.pipeline.engines.fused import FusedForward, fuse, is_llama_like
 from scalerl.pipeline.products import fast_products
 from scalerl.pipeline.types import EngineSettings
 from scalerl.recipe.precision import fp32_logits, frozen_fp32_head, linear_head
 
 
-class Forward:
-    """Weights, cache, and the passes through them."""
+class Weights:
+    """A copy of the policy, on the device of the model unless told. `fp32_head`: its logits are computed in float32."""
 
-    def __init__(self, model: PreTrainedModel, settings: EngineSettings, device: torch.device | None = None) -> None:
+    def __init__(self, model: PreTrainedModel, *, fp32_head: bool, device: torch.device | None = None) -> None:
         self.model = nn.Module.to(_own_copy(model), device or model.device)
-        self.device = self.model.device
+        self.fp32_head = fp32_head
         self._parameters = dict(self.model.named_parameters())  # a walk over all modules: not at each update
         self._shapes = Shapes.of(self.model)
-        self.context = context_of(model, settings)
-        self._place_c = torch.arange(self.context, device=self.device)
-        self._seen = torch.tensor(0.0, dtype=self.model.dtype, device=self.device)
-        self._masked = torch.tensor(float("-inf"), dtype=self.model.dtype, device=self.device)
-        self._num_slots = settings.rows
-        self.clear_cache()
-        self._fused = FusedForward(self.model, self.context) if is_llama_like(self.model) else None
-        self._fp32_head = settings.fp32_head
+        self.fused_layers = fuse(self.model) if is_llama_like(self.model) else None
         self._refresh_head()
 
-    def clear_cache(self) -> None:
-        """Slots without contents."""
-        layers = self.model.config.get_text_config().num_hidden_layers
-        self.cache = SlotCache(layers, self._num_slots, self.context)
-
-    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+    def load(self, weights: Mapping[str, Tensor]) -> None:
         """Copy new weights in, in the dtype of the model; all of them or, with an error, none."""
         self._shapes.check(weights)
         for name, parameter in self._parameters.items():
             parameter.copy_(weights[name])
         self._refresh_head()
+
+    def _refresh_head(self) -> None:
+        """The FP32 head, converted once for each version. The model is ours, so its head may be replaced for good."""
+        if not self.fp32_head:
+            return
+        head = linear_head(self.model)
+        if head.weight.dtype == torch.float32:
+            return
+        weight_vd, bias_v = frozen_fp32_head(self.model)
+        vars(head)["forward"] = lambda hidden_d: fp32_logits(hidden_d, weight_vd, bias_v)
+
+
+class Forward:
+    """Weights, cache, and the passes through them."""
+
+    def __init__(self, weights: Weights, settings: EngineSettings) -> None:
+        self.weights, self.model = weights, weights.model
+        self.device = self.model.device
+        self.context = context_of(self.model, settings)
+        self._place_c = torch.arange(self.context, device=self.device)
+        self._seen = torch.tensor(0.0, dtype=self.model.dtype, device=self.device)
+        self._masked = torch.tensor(float("-inf"), dtype=self.model.dtype, device=self.device)
+        self._num_slots = settings.rows
+        self.clear_cache()
+        layers = weights.fused_layers
+        self._fused = None if layers is None else FusedForward(self.model, layers, self.context)
+
+    def clear_cache(self) -> None:
+        """Slots without contents."""
+        layers = self.model.config.get_text_config().num_hidden_layers
+        self.cache = SlotCache(layers, self._num_slots, self.context)
 
     def prefill(self, prompts: Sequence[tuple[int, ...]]) -> Prompts:
         """Each prompt once. They are padded on the right: a causal model never looks there."""
@@ -98,16 +118,6 @@ class Forward:
     def _mask(self, position_n: Tensor, longest: int) -> Tensor:
         """To be added to the scores: each row sees itself and what came before."""
         return torch.where(self._place_c[:longest] > position_n.unsqueeze(1), self._masked, self._seen)
-
-    def _refresh_head(self) -> None:
-        """The FP32 head, converted once for each version. The model is ours, so its head may be replaced for good."""
-        if not self._fp32_head:
-            return
-        head = linear_head(self.model)
-        if head.weight.dtype == torch.float32:
-            return
-        weight_vd, bias_v = frozen_fp32_head(self.model)
-        vars(head)["forward"] = lambda hidden_d: fp32_logits(hidden_d, weight_vd, bias_v)
 
 
 def context_of(model: PreTrainedModel, settings: EngineSettings) -> int:

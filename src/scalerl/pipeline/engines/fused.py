@@ -12,7 +12,7 @@ h = heads, k = heads of keys and values, d = width of a head, e = width of the m
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -36,13 +36,20 @@ def is_llama_like(model: PreTrainedModel) -> bool:
     return model.device.type == "cpu" and model.config.rope_parameters["rope_type"] in _FIXED_ROTARY
 
 
+def fuse(model: PreTrainedModel) -> list[FusedLayer]:
+    """Once for each model: a second time would leave the first with weights that are nobody's."""
+    body: Any = model.model
+    return [FusedLayer(layer) for layer in body.layers]
+
+
 class FusedForward:
     """Prefill and decode. The fused weights are the model's own storage: new weights reach them by themselves."""
 
-    def __init__(self, model: PreTrainedModel, context: int) -> None:
+    def __init__(self, model: PreTrainedModel, layers: Sequence[FusedLayer], context: int) -> None:
+        """`layers`: those that `fuse` has made of this model."""
         body: Any = model.model
         self._embed, self._norm, self._head = body.embed_tokens, body.norm, model.get_output_embeddings()
-        self._layers = [_FusedLayer(layer) for layer in body.layers]
+        self._layers = layers
         self._scaling: float = body.layers[0].self_attn.scaling
         position_1c = torch.arange(context).unsqueeze(0)
         cos_1cd, sin_1cd = body.rotary_emb(self._embed.weight, position_1c)
@@ -100,7 +107,7 @@ class FusedForward:
         return logits_xv
 
 
-class _FusedLayer:
+class FusedLayer:
     """One block. Heads of queries and keys lie side by side, so that one rotation turns them all."""
 
     def __init__(self, layer: Any) -> None:
