@@ -87,15 +87,20 @@ class Evaluations:
         due = {name: one for name, one in self._downstream.items() if is_due(self._run, name, version)}
         total = self._held_out.num_problems + sum(one.num_problems for one in due.values())
         point, usage = self._held_out.evaluate(weights, version, ledger, lambda done, _: watch(done, total))
+        self._rest()
         found: dict[str, Point | None] = dict.fromkeys(self._downstream)
         before = self._held_out.num_problems
         for name, one in due.items():
             found[name], spent = one.evaluate(weights, version, ledger, _after(before, total, watch))
             usage += spent
             before += one.num_problems
-        for engine in self._engines:  # training needs the memory
-            engine.rest()
+            self._rest()
         return replace(point, downstream=found), usage
+
+    def _rest(self) -> None:
+        """The next set, and the training after it, need the memory."""
+        for engine in self._engines:
+            engine.rest()
 
 
 def is_due(run: RunConfig, name: str, step: int) -> bool:
