@@ -153,7 +153,7 @@ class Nursery:
         fresh: bool = False,
     ) -> Call:
         """`scalerl` with these arguments, called in `folder`; not waited for."""
-        token = secrets.token_hex(3)
+        token = secrets.token_hex(6)
         output = self.folder / f"call-{token}"
         if fresh:
             assert not tampering, "only a fork can be tampered with"
