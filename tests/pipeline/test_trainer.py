@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from scalerl.config import RunConfig
 from scalerl.errors import InputError, TrainingError
 from scalerl.pipeline.batch import make_batch
+from scalerl.pipeline.learner import Learner
 from scalerl.pipeline.trainer import StepResult, Trainer, learning_rate
 from scalerl.pipeline.types import Group, GroupRequest, Rollout, Snapshot
 from scalerl.policy import TinyLlama, TinyMoe
@@ -248,6 +249,17 @@ def test_a_step_with_nothing_in_the_loss_changes_nothing(make_run: MakeRun) -> N
     assert (result.values["effective_prompts"], result.values["micro_batches"]) == (0, 0)
     assert (result.values["loss"], result.values["grad_norm"], result.values["entropy"]) == (None, None, None)
     assert (result.values["pass_rate"], result.flops, result.tokens) == (0.0, 0.0, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_are_gone_after_a_step(make_run: MakeRun, dtype: torch.dtype) -> None:
+    """They are as large as the policy, and an evaluation or a checkpoint may follow."""
+    run = make_run()
+    learner = Learner(policy().to(dtype), recipe_of(run), run)
+    batch = make_batch(mixed_batch())
+    learner.learn(batch, recipe_of(run).plan(batch.rollouts), 1e-3)
+    held = [*learner.model.parameters(), *learner._masters.tensors.values()]
+    assert all(tensor.grad is None for tensor in held)
 
 
 def test_one_step_is_adamw_with_the_paper_settings(make_run: MakeRun) -> None:

@@ -118,7 +118,9 @@ class Learner:
         there was nothing to learn). Where loss or norm is not finite nothing is changed, on any rank."""
         own = self.accumulate(batch, plan)
         total = reduce(Gradient.merge, self._ranks.gather(own))
-        return total, self._update(total, rate)
+        norm = self._update(total, rate)
+        self._clear_gradients()  # as large as the policy: an evaluation or a checkpoint needs the memory
+        return total, norm
 
     def accumulate(self, batch: Batch, plan: Plan) -> Gradient:
         """Gradients of the whole share, one micro-batch after the other. No update is made."""
@@ -215,7 +217,6 @@ class Learner:
         parameters = self._masters.take_gradients()
         norm = self._ranks.norm([grad for p in parameters if (grad := p.grad) is not None])
         if not (math.isfinite(gradient.loss) and bool(norm.isfinite())):
-            self._clear_gradients()
             return norm.item()
         torch.nn.utils.clip_grads_with_norm_(parameters, self._scale.optimiser.grad_clip, norm)
         for group in self._optimiser.param_groups:
@@ -225,8 +226,9 @@ class Learner:
         return norm.item()
 
     def _clear_gradients(self) -> None:
-        for parameter in self._parameters.values():
-            parameter.grad = None
+        for tensors in (self._parameters, self._masters.tensors):
+            for tensor in tensors.values():
+                tensor.grad = None
 
     def _flops(self, micro: MicroBatch) -> float:
         flops = self._cost.training_flops(micro.num_tokens, micro.num_attended, frozen=self._adapted)

@@ -84,6 +84,11 @@ def processes(name: str) -> list[int]:
 
 
 @pytest.fixture
+def actors() -> Callable[[str], list[int]]:
+    return processes
+
+
+@pytest.fixture
 def kill() -> Callable[[str], bool]:
     """Kill the oldest actor of a kind; False: there is none now."""
 

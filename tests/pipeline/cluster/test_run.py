@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -95,6 +96,20 @@ def test_a_run_is_stopped_and_goes_on(
     second = train_on_ray(run, tmp_path / "run", watcher=heard(), cache=cache, address=address, resume=True)
     assert (second.reason, second.step) == ("budget", 12)
     assert [line["step"] for line in metrics(second.folder)] == list(range(1, 13))
+
+
+def test_a_cluster_of_its_own_has_the_priority_of_the_command(
+    make_run: MakeRun, cache: Path, tmp_path: Path, heard: Any, actors: Any
+) -> None:
+    """As `local` has; Ray would put its actors behind everything else on the machine."""
+    found: set[int] = set()
+
+    def look(_: int) -> None:
+        for name in ("TrainerActor", "PolicyGenerator"):
+            found.update(os.getpriority(os.PRIO_PROCESS, pid) for pid in actors(name))
+
+    train_on_ray(make_run(RAY), tmp_path / "run", watcher=heard(look), cache=cache)
+    assert found == {os.getpriority(os.PRIO_PROCESS, 0)}
 
 
 def policies() -> set[Path]:

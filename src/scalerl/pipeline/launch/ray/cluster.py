@@ -77,6 +77,7 @@ class Cluster:
         if address is None:
             cpus = max(os.cpu_count() or 1, round(total(needs).get("CPU", 0)))
             options |= {"address": "local", "num_cpus": cpus, "include_dashboard": False}
+            os.environ.setdefault("RAY_worker_niceness", "0")  # else actors stand back behind everything here, by 15
         else:
             check_address(address)
             options |= {"address": address}
