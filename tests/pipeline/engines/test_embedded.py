@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -210,6 +212,27 @@ def test_the_model_and_the_process_stay_as_they_were(
     assert all(torch.equal(before[name], tensor) for name, tensor in llama.state_dict().items())
     assert torch.equal(state, torch.get_rng_state())
     assert torch.get_num_threads() == threads
+
+
+@EITHER
+def test_at_rest_the_memory_of_the_caches_is_given_back(
+    fused: bool, llama: PreTrainedModel, settings: MakeSettings, request_of: MakeRequest, drain: Drain,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """At once, and not when Python looks for circles the next time."""
+    choose(monkeypatch, fused=fused)
+    engine = EmbeddedEngine(llama, settings())
+    engine.submit(request_of(0, 2))
+    drain(engine)
+    held = [weakref.ref(layer.keys) for layer in engine._forward.cache.slots]
+    gc.disable()
+    try:
+        engine.rest()
+        assert not any(ref() is not None for ref in held)
+    finally:
+        gc.enable()
+    engine.submit(request_of(1, 2))
+    assert len(drain(engine)) == 2
 
 
 def test_a_sliding_window_inside_the_context_is_refused(settings: MakeSettings) -> None:

@@ -13,7 +13,7 @@ text in use, g = prompts, p = tokens of the longest prompt, d = width of a head,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -39,60 +39,69 @@ class Prompts:
         return Prompts(keys, values, self.logits_gv[index, None].clone())
 
 
+@dataclass
+class _Places:
+    """Where the next tokens go. Layers share this and not the cache: a layer that knew the cache that holds it would
+    keep gigabytes after everybody else has forgotten them, until Python looks for circles."""
+
+    num_slots: int
+    capacity: int
+    num_rows: int = 0
+    longest: int = 0
+    write_index: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+
+
 class SlotLayer(CacheLayerMixin):
     """Keys and values of one layer, [r, h, c, d]. The shape comes from the first prompt: any architecture will do."""
 
-    def __init__(self, slots: SlotCache) -> None:
+    def __init__(self, places: _Places) -> None:
         CacheLayerMixin.__init__(self)
-        self._slots = slots
+        self._places = places
         self.keys: Tensor
         self.values: Tensor
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Room for every slot, in the dtype and on the device of the states [..., h, p, d]."""
-        self.keys = _room(key_states, self._slots.num_slots, self._slots.capacity)
-        self.values = _room(value_states, self._slots.num_slots, self._slots.capacity)
+        self.keys = _room(key_states, self._places.num_slots, self._places.capacity)
+        self.values = _room(value_states, self._places.num_slots, self._places.capacity)
         self.is_initialized = True
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         """Append one token to each row, and return the views [n, h, t, d] to attend to."""
-        index = self._slots.write_index
+        index = self._places.write_index
         _flat(self.keys).index_copy_(0, index, key_states.reshape(len(index), -1))
         _flat(self.values).index_copy_(0, index, value_states.reshape(len(index), -1))
-        num_rows, longest = self._slots.num_rows, self._slots.longest
+        num_rows, longest = self._places.num_rows, self._places.longest
         return self.keys[:num_rows, :, :longest], self.values[:num_rows, :, :longest]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:  # noqa: ARG002 - the signature is transformers'
-        return self._slots.longest, 0
+        return self._places.longest, 0
 
     def get_seq_length(self) -> int:
-        return self._slots.longest
+        return self._places.longest
 
     def get_max_length(self) -> int:
-        return self._slots.capacity
+        return self._places.capacity
 
 
 class SlotCache(Cache):
     """All layers, and where the next tokens go."""
 
     def __init__(self, num_layers: int, num_slots: int, capacity: int) -> None:
-        self.num_slots = num_slots
-        self.capacity = capacity
-        self.num_rows = 0
-        self.longest = 0
+        self._places = _Places(num_slots, capacity)
         self._first_rh: Tensor | None = None  # line of `_flat` at which a head of a slot begins
-        self.write_index = torch.empty(0, dtype=torch.int64)
-        self.slots = [SlotLayer(self) for _ in range(num_layers)]
+        self.slots = [SlotLayer(self._places) for _ in range(num_layers)]
         super().__init__(layers=[*self.slots])
 
     def aim(self, position_n: Tensor, longest: int) -> None:
         """The next `update` writes the token of row i at position_n[i]; rows then have up to `longest` tokens."""
+        places = self._places
         if self._first_rh is None:
             keys_rhcd = self.slots[0].keys
-            lines = torch.arange(0, keys_rhcd[..., 0].numel(), self.capacity, device=keys_rhcd.device)
+            lines = torch.arange(0, keys_rhcd[..., 0].numel(), places.capacity, device=keys_rhcd.device)
             self._first_rh = lines.view(keys_rhcd.shape[:2])
-        self.num_rows, self.longest = len(position_n), longest
-        self.write_index = (self._first_rh[: self.num_rows] + position_n.unsqueeze(1)).flatten()
+        places.num_rows, places.longest = len(position_n), longest
+        places.write_index = (self._first_rh[: places.num_rows] + position_n.unsqueeze(1)).flatten()
 
     def put(self, first: int, prompts: Prompts) -> None:
         """Copy prompts into the slots from `first` on."""
