@@ -255,7 +255,7 @@ def test_a_step_with_nothing_in_the_loss_changes_nothing(make_run: MakeRun) -> N
 def test_gradients_are_gone_after_a_step(make_run: MakeRun, dtype: torch.dtype) -> None:
     """They are as large as the policy, and an evaluation or a checkpoint may follow."""
     run = make_run()
-    learner = Learner(policy().to(dtype), recipe_of(run), run)
+    learner = Learner(torch.nn.Module.to(policy(), dtype), recipe_of(run), run)
     batch = make_batch(mixed_batch())
     learner.learn(batch, recipe_of(run).plan(batch.rollouts), 1e-3)
     held = [*learner.model.parameters(), *learner._masters.tensors.values()]
