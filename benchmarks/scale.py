@@ -116,14 +116,15 @@ def tensors(millions: float) -> dict[str, Tensor]:
 
 
 class Receiver:
-    """A generator, as far as weights are concerned: they are copied into its own."""
+    """A generator, as far as weights are concerned: copied into memory that actor and process see, and from there."""
 
     def __init__(self, millions: float) -> None:
         torch.set_num_threads(1)
-        self._own = tensors(millions)
+        self._shared, self._own = tensors(millions), tensors(millions)
 
     def load(self, parcel: Parcel) -> int:
-        copy_into(self._own, parcel.tensors())
+        copy_into(self._shared, parcel.tensors())
+        copy_into(self._own, self._shared)
         return parcel.version
 
 

@@ -80,3 +80,8 @@ def refuse() -> StandIn:
 
 def stumble() -> StandIn:
     raise ZeroDivisionError("an accident")
+
+
+def never_begin() -> StandIn:
+    while True:
+        time.sleep(1)

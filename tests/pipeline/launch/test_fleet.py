@@ -1,4 +1,4 @@
-"""The fleet of a cluster without a cluster: real actors and loops in threads, a stand-in for everything said to Ray.
+"""The fleet of a cluster without a cluster: real actors with their processes, a stand-in for everything said to Ray.
 
 What only Ray itself can show is in tests/pipeline/cluster.
 """
@@ -6,7 +6,8 @@ What only Ray itself can show is in tests/pipeline/cluster.
 from __future__ import annotations
 
 import importlib
-import threading
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
@@ -21,17 +22,19 @@ import torch
 from scalerl.config import RunConfig, load_run, patch
 from scalerl.errors import InputError
 from scalerl.pipeline.buffer import Buffer
+from scalerl.pipeline.launch import process
 from scalerl.pipeline.launch.process import GeneratorDiedError
 from scalerl.pipeline.launch.ray import fleet as fleets
+from scalerl.pipeline.launch.ray import generator
 from scalerl.pipeline.launch.ray.cluster import ActorLostError
 from scalerl.pipeline.launch.ray.delivery import delivery_of
 from scalerl.pipeline.launch.ray.fleet import Fleet, NoGeneratorError
-from scalerl.pipeline.launch.ray.generator import GeneratorActor, _Orders
+from scalerl.pipeline.launch.ray.generator import GeneratorActor
 from scalerl.pipeline.launch.remote import RemoteFeed
-from scalerl.pipeline.launch.worker import LoadWeights, Submit, Writer
+from scalerl.pipeline.launch.worker import Build
 from scalerl.pipeline.schedule import schedule_of
 from scalerl.pipeline.source import Source
-from scalerl.pipeline.types import Group
+from scalerl.pipeline.types import Group, GroupRequest
 from scalerl.pipeline.weights import Parcel
 from scalerl.recipe import recipe_of
 from scalerl.tasks import build_task
@@ -86,15 +89,19 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Threads]:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     monkeypatch.setattr(fleets, "_NEWS_S", 0.02)
     monkeypatch.setattr(fleets, "_END_S", 0.2)
+    monkeypatch.setattr(process, "_END_S", 0.5)
     made = Threads()
     yield made
     made.close()
 
 
-@pytest.fixture(scope="module", params=["store", "direct"])
+BOTH_WAYS = pytest.mark.parametrize("run", ["store", "direct"], indirect=True)
+"""That weights can take."""
+
+
+@pytest.fixture
 def run(request: pytest.FixtureRequest) -> RunConfig:
-    """Once for each way that weights can take."""
-    changes = {"scale.launcher.kind": "ray", "scale.launcher.transfer": request.param}
+    changes = {"scale.launcher.kind": "ray", "scale.launcher.transfer": getattr(request, "param", "store")}
     changes |= {"recipe.asynchrony.kind": "pipeline", "recipe.asynchrony.k": K, "scale.batch.prompts": PROMPTS}
     return patch(load_run("scalerl", "laptop").config, changes | {"scale.batch.rollouts": 2})
 
@@ -102,9 +109,7 @@ def run(request: pytest.FixtureRequest) -> RunConfig:
 class Opened:
     """A feed with a fleet of stand-ins, and what was said about it."""
 
-    def __init__(
-        self, run: RunConfig, threads: Threads, size: int, most: int, build: Callable[[], Writer], version: int
-    ) -> None:
+    def __init__(self, run: RunConfig, threads: Threads, size: int, most: int, build: Build, version: int) -> None:
         weights = delivery_of(run, threads, "127.0.0.1")
         self.threads = threads
         self._version = version
@@ -138,7 +143,7 @@ class Opened:
 def open_fleet(run: RunConfig, threads: Threads) -> Iterator[Callable[..., Opened]]:
     opened: list[Opened] = []
 
-    def open_it(size: int = 2, most: int = 4, build: Callable[[], Writer] | None = None, version: int = 0) -> Opened:
+    def open_it(size: int = 2, most: int = 4, build: Build | None = None, version: int = 0) -> Opened:
         stand_in = importlib.import_module("stand_in")
         opened.append(Opened(run, threads, size, most, build or partial(stand_in.StandIn, 0), version))
         return opened[-1]
@@ -158,18 +163,22 @@ def check_order_and_ages(trained: list[Group]) -> None:
         assert int(group.rollouts[0].tokens[0]) == version  # written by the weights that it is said to be from
 
 
+@BOTH_WAYS
 def test_several_generators_share_the_work(open_fleet: Callable[..., Opened]) -> None:
     opened = open_fleet(size=3)
+    while len(opened.fleet.actors) < 3:
+        time.sleep(0.05)
     trained = opened.train(0, 12)
     check_order_and_ages(trained)
     assert trained[-1].rollouts[0].versions[0] > 0
     report = opened.feed.report()
     assert report.usage.tokens >= 3 * len(trained)  # three tokens a step in each stand-in, added up over all
-    assert all(actor.news(0.0).progress[-1].usage.tokens > 0 for actor in opened.started)
+    assert all(member.now.usage.tokens > 0 for member in opened.fleet._members)
     assert "generators_lost" not in report.values
     assert not opened.notices
 
 
+@BOTH_WAYS
 def test_every_request_is_complete_once_however_many_die(open_fleet: Callable[..., Opened]) -> None:
     opened = open_fleet(size=2)
 
@@ -219,18 +228,9 @@ def test_no_room_for_a_generator_is_said_after_a_while(
     open_fleet: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleets, "_ALONE_S", 0.3)
-    never = threading.Event()
-
-    def wait_for_ever() -> Writer:
-        never.wait()
-        raise InterruptedError
-
-    opened = open_fleet(size=2, build=wait_for_ever)
-    try:
-        with pytest.raises(NoGeneratorError, match="the cluster has had no room"):
-            opened.feed.batch(0)
-    finally:
-        never.set()
+    opened = open_fleet(size=2, build=importlib.import_module("stand_in").never_begin)
+    with pytest.raises(NoGeneratorError, match="the cluster has had no room"):
+        opened.feed.batch(0)
 
 
 def test_errors_of_a_generator_come_out_as_they_are(open_fleet: Callable[..., Opened]) -> None:
@@ -241,6 +241,7 @@ def test_errors_of_a_generator_come_out_as_they_are(open_fleet: Callable[..., Op
         open_fleet(build=stand_in.stumble).feed.batch(0)
 
 
+@BOTH_WAYS
 def test_a_saved_feed_asks_again_for_what_was_under_way(open_fleet: Callable[..., Opened]) -> None:
     first = open_fleet()
     first.train(0, 5)
@@ -260,16 +261,53 @@ def test_a_saved_feed_asks_again_for_what_was_under_way(open_fleet: Callable[...
     assert [group.request.index for group in trained] == list(range(5 * PROMPTS, 9 * PROMPTS))
 
 
-def test_requests_wait_for_the_weights_that_they_must_be_written_with() -> None:
-    orders = _Orders(version=3)
-    orders.submit((), version=5)
-    assert not orders.poll()
-    orders.load(Parcel.of({"value": torch.tensor(4)}, 4))
-    orders.load(Parcel.of({"value": torch.tensor(5)}, 5))
-    orders.load(Parcel.of({"value": torch.tensor(4)}, 4))  # overtaken
-    found = [orders.recv() for _ in range(3)]
-    assert [type(order) for order in found] == [LoadWeights, LoadWeights, Submit]
-    assert not orders.poll()
+def test_a_generator_whose_process_is_killed_is_replaced(open_fleet: Callable[..., Opened]) -> None:
+    """Its actor lives on, with nobody behind the door."""
+    opened = open_fleet(size=1)
+    trained = opened.train(0, 3)
+    pid = opened.started[0].process.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    trained += opened.train(3, 8)
+    check_order_and_ages(trained)
+    assert len(opened.started) == 2
+    (said,) = opened.notices
+    assert said.startswith("a generator died (was killed by SIGKILL, perhaps for want of memory)")
+    assert opened.feed.report().values["generators_lost"] == 1
+
+
+def test_requests_wait_for_the_weights_that_they_must_be_written_with(actor: GeneratorActor) -> None:
+    """In the order in which Ray may deliver calls."""
+    actor.submit((request(0),), 2)
+    actor.submit((request(1),), 0)
+    assert [group.request.index for group in written(actor, 1)] == [1]
+    actor.load(Parcel.of({"value": torch.tensor(3)}, 3))
+    actor.load(Parcel.of({"value": torch.tensor(2)}, 2))  # overtaken
+    (late,) = written(actor, 1)
+    assert (late.request.index, late.rollouts[0].versions.tolist()) == (0, [3])
+
+
+def test_what_is_complete_goes_at_once_when_nothing_is_left_to_write(
+    actor: GeneratorActor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generator, "_GATHER_S", 60.0)
+    started = time.monotonic()
+    actor.submit(tuple(map(request, range(4))), 0)
+    assert len(written(actor, 4)) == 4
+    assert time.monotonic() - started < 50
+
+
+def request(index: int) -> GroupRequest:
+    return GroupRequest(index, "train", index, str(index), (1, 2, 3), (7,), (None,))
+
+
+def written(actor: GeneratorActor, wanted: int) -> list[Group]:
+    found: list[Group] = []
+    while len(found) < wanted:
+        news = actor.news(5.0)
+        assert (news.failed, news.lost) == (None, None)
+        found += [group for progress in news.progress for group in progress.groups]
+    return found
 
 
 def test_a_parcel_holds_every_tensor_as_it_was() -> None:
@@ -284,11 +322,17 @@ def test_a_parcel_holds_every_tensor_as_it_was() -> None:
         assert torch.equal(tensor, weights[name])
 
 
-def test_news_come_at_once_when_there_are_some(threads: Threads) -> None:
-    assert threads is not None  # for the path to the stand-in
-    actor = GeneratorActor(partial(importlib.import_module("stand_in").StandIn, 0), 0, threads=1)
+def test_news_come_at_once_when_there_are_some(actor: GeneratorActor) -> None:
     started = time.monotonic()
     while not actor.news(5.0).progress:
         assert time.monotonic() - started < 60
+    assert actor.news(0.0).progress  # what was done so far
     assert actor.news(0.0).failed is None
-    actor.stop()
+
+
+@pytest.fixture
+def actor(threads: Threads) -> Iterator[GeneratorActor]:
+    assert threads is not None  # for the path to the stand-in
+    made = GeneratorActor(partial(importlib.import_module("stand_in").StandIn, 0), 0, threads=1)
+    yield made
+    made.stop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from scalerl.config import RunConfig, load_run
@@ -42,16 +41,14 @@ def test_what_fits_into_a_node() -> None:
 
 
 def test_a_policy_that_a_generator_cannot_use_is_not_called_by_the_name_of_a_copy(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def refuse(run: RunConfig, folder: Path, version: int) -> None:
-        assert (folder / "config.json").read_bytes() == b"{}"
         raise InputError("an engine does not start", where=str(folder))
 
     monkeypatch.setattr(trainer, "build_generator", refuse)
-    archive = {"config.json": np.frombuffer(b"{}", np.uint8)}
     with pytest.raises(InputError, match=r"^the policy, as a generator has it: an engine does not start$"):
-        trainer._unpack_and_build(load_run("scalerl", "laptop").config, archive, 0)
+        trainer._build(load_run("scalerl", "laptop").config, tmp_path, 0)
 
 
 def test_a_generator_has_a_gpu_for_each_part_of_its_policy(monkeypatch: pytest.MonkeyPatch) -> None:

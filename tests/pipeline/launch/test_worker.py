@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import pickle
-import threading
-import time
 
 import numpy as np
-import pytest
 
 from scalerl.compute import Usage
-from scalerl.pipeline.launch.ray import generator
-from scalerl.pipeline.launch.ray.generator import _Orders
-from scalerl.pipeline.launch.worker import Progress, Stop
+from scalerl.pipeline.launch.worker import Progress
 from scalerl.pipeline.types import Group, GroupRequest, Rollout
 from scalerl.tasks import Verdict
 
@@ -54,15 +49,3 @@ def test_groups_travel_in_a_few_pieces_and_arrive_as_they_were() -> None:
                 assert getattr(other, name).flags.writeable  # also where it came in memory that others read
     rest = ("usage", "busy_s", "idle_s", "memory_bytes", "num_lost", "num_repeated")
     assert [getattr(came, name) for name in rest] == [getattr(sent, name) for name in rest]
-
-
-def test_what_is_complete_goes_at_once_when_nothing_is_left_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generator, "_GATHER_S", 60.0)
-    orders, started = _Orders(version=0), time.monotonic()
-    orders.send(Progress((), Usage(), 0.0, 0.0, 0))
-    loop = threading.Thread(target=orders.recv)  # as the loop does that has nothing to write
-    loop.start()
-    assert len(orders.sent(5.0)) == 1
-    assert time.monotonic() - started < 30
-    orders._inbox.put(Stop())
-    loop.join()

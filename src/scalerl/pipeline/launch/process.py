@@ -1,7 +1,8 @@
 """The generator's process, seen from the trainer: start it, talk to it, notice its death, end it.
 
-The `Generators` of `local`. A thread empties the pipe at all times, so the generator never waits for a trainer that is
-busy with a step; what it read is handled by the caller's thread alone. Knows nothing about slots or batches.
+The `Generators` of `local`; on a cluster each actor has one. A thread empties the pipe at all times, so the generator
+never waits for a trainer that is busy with a step; what it read is handled by the caller's thread alone. Knows nothing
+about slots or batches.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -18,15 +19,27 @@ from multiprocessing.connection import Connection
 from torch import Tensor
 
 from scalerl.errors import ScaleRLError
-from scalerl.pipeline.launch.worker import Build, Failed, Progress, Ready, Stop, Submit, UseWeights, serve
+from scalerl.pipeline.launch.worker import (
+    Build,
+    Failed,
+    Progress,
+    Ready,
+    Received,
+    ReceiveWeights,
+    Stop,
+    Submit,
+    UseWeights,
+    serve,
+)
 from scalerl.pipeline.nameless import Memory, PipeLock
 from scalerl.pipeline.types import GroupRequest
 from scalerl.pipeline.weights import SharedWeights
+from scalerl.pipeline.wire import End
 
 _END_S = 5.0
 """How long a process may take to end before it is killed."""
 
-_Inbox = queue.SimpleQueue[Progress | Failed | None]
+_Inbox = queue.SimpleQueue[Progress | Received | Failed | None]
 """None: the pipe has ended."""
 
 
@@ -41,6 +54,10 @@ class GeneratorDiedError(ScaleRLError, RuntimeError):
         return f"the generator process {self.how}; the run can be resumed from its last checkpoint"
 
 
+class GeneratorLostError(GeneratorDiedError):
+    """It was killed, or crashed, without a word."""
+
+
 class RemoteTraceback(Exception):  # noqa: N818  # a text that stands in front of another error, never raised alone
     """Where an error happened in the other process."""
 
@@ -52,9 +69,18 @@ class GeneratorProcess:
     """A child process that runs `worker.serve`. `build` makes its generator there: it must be picklable.
 
     `has_children`: the generator starts processes of its own, which Python allows to processes that are no daemons.
+    `received` is told the version that came over a wire, in the thread that calls `receive`.
     """
 
-    def __init__(self, build: Build, threads: int, *, has_children: bool = False) -> None:
+    def __init__(
+        self,
+        build: Build,
+        threads: int,
+        *,
+        has_children: bool = False,
+        received: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._received = received
         context = get_context("spawn")
         self._lock, self._memory = PipeLock(context), Memory()
         self._weights: SharedWeights | None = None
@@ -96,17 +122,23 @@ class GeneratorProcess:
         self._weights.publish(weights, version)
         self._send(UseWeights(self._weights.handle))
 
-    def _send(self, message: Submit | UseWeights) -> None:
+    def ask(self, end: End) -> None:
+        """Have newer weights fetched over a wire, if there are any."""
+        self._send(ReceiveWeights(end))
+
+    def _send(self, message: Submit | UseWeights | ReceiveWeights) -> None:
         try:
             self._link.send(message)
         except ConnectionError:
             while True:  # the reason comes after whatever it sent before
                 self.receive()
 
-    def receive(self, *, wait: bool = True) -> Progress | None:
-        """The next message; None: there is none now. Errors of the process are raised here, its death is one."""
+    def receive(self, *, wait: bool = True, most_s: float | None = None) -> Progress | None:
+        """The next message; None: there is none now, or for `most_s`. Errors of the process are raised here, its death
+        is one."""
         try:
-            message = self._inbox.get(block=wait)
+            while isinstance(message := self._inbox.get(block=wait, timeout=most_s), Received):
+                self._received(message.version)
         except queue.Empty:
             return None
         if isinstance(message, Progress):
@@ -131,7 +163,7 @@ class GeneratorProcess:
 
     def _death(self) -> ScaleRLError:
         self._process.join(_END_S)
-        return GeneratorDiedError(how_it_ended(self._process.exitcode))
+        return GeneratorLostError(how_it_ended(self._process.exitcode))
 
 
 def _collect(link: Connection, inbox: _Inbox, ready: threading.Event) -> None:

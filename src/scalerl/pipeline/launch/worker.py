@@ -1,6 +1,6 @@
 """The generator's process, seen from inside: take requests, fetch weights, write one token for every row, send groups.
 
-Started by `process`; an actor of a cluster runs the same `Loop`. The order of the loop carries the bound on the age:
+Started by `process`, for `local` and for each actor of a cluster. The order of the loop carries the bound on the age:
 weights are looked for after requests were taken, so a request never meets weights older than those that were out when
 it was admitted (docs/staleness.md).
 
@@ -35,6 +35,10 @@ from scalerl.pipeline.wire import End
 
 if TYPE_CHECKING:  # it imports transformers, which this file does not need
     from scalerl.pipeline.generator import GeneratorStep
+
+
+_SIGN_S = 1.0
+"""A generator that completes nothing for so long says what it has done: what is lost with it is at most so much."""
 
 
 class Writer(Protocol):
@@ -73,19 +77,10 @@ class UseWeights:
 
 
 @dataclass(frozen=True)
-class LoadWeights:
-    """To the generator: new weights themselves, where there is no memory that both sides see."""
-
-    weights: Mapping[str, Tensor]
-    version: int
-
-
-@dataclass(frozen=True)
 class ReceiveWeights:
     """To the generator: ask for newer weights over this wire, and say which version it has then."""
 
     end: End
-    received: Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -93,12 +88,19 @@ class Stop:
     """To the generator: the end."""
 
 
-Order = Submit | UseWeights | LoadWeights | ReceiveWeights | Stop
+Order = Submit | UseWeights | ReceiveWeights | Stop
 
 
 @dataclass(frozen=True)
 class Ready:
     """From the generator: it has read its policy, whose folder is not needed any more."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """From the generator: the version that it has, after it has asked over a wire."""
+
+    version: int
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ class Link(Protocol):
     def recv(self) -> Any:
         """The next `Order`, waiting for it."""
 
-    def send(self, obj: Progress, /) -> None: ...
+    def send(self, obj: Progress | Received, /) -> None: ...
 
 
 def serve(link: Connection, lock: PipeLock, memory: Memory, threads: int, build: Build) -> None:
@@ -178,15 +180,17 @@ def serve(link: Connection, lock: PipeLock, memory: Memory, threads: int, build:
 class Loop:
     """`attach` finds weights in shared memory, where that is how they come."""
 
-    def __init__(self, link: Link, writer: Writer, attach: Callable[[Handle], SharedWeights] | None = None) -> None:
+    def __init__(self, link: Link, writer: Writer, attach: Callable[[Handle], SharedWeights]) -> None:
         self._link = link
         self._writer = writer
         self._attach = attach
         self._weights: SharedWeights | None = None
         self._usage = Usage()
         self._busy_s = self._idle_s = 0.0
+        self._sent_s = 0.0
 
     def run(self) -> None:
+        self._tell()
         while self._receive():
             started = time.monotonic()
             if self._weights is not None:
@@ -194,12 +198,12 @@ class Loop:
             step = self._writer.advance()
             self._usage += step.usage
             self._busy_s += time.monotonic() - started
-            if step.groups:
-                self._timed(partial(self._link.send, self.progress(step.groups)))
+            if step.groups or time.monotonic() - self._sent_s > _SIGN_S:
+                self._timed(partial(self._tell, step.groups))
 
-    def progress(self, groups: tuple[Group, ...] = ()) -> Progress:
-        """What has been done so far; any thread may ask."""
-        return Progress(groups, self._usage, self._busy_s, self._idle_s, peak_memory_bytes())
+    def _tell(self, groups: tuple[Group, ...] = ()) -> None:
+        self._link.send(Progress(groups, self._usage, self._busy_s, self._idle_s, peak_memory_bytes()))
+        self._sent_s = time.monotonic()
 
     def _receive(self) -> bool:
         """Everything that has been sent; waits while there is nothing to write. False: it is over."""
@@ -211,16 +215,16 @@ class Loop:
                 case Stop():
                     return False
                 case UseWeights(handle):
-                    assert self._attach is not None, "weights do not come through shared memory here"
                     self._weights = self._attach(handle)
-                case LoadWeights(weights, version):
-                    self._timed(partial(self._writer.load_weights, weights, version))
-                case ReceiveWeights(end, received):
-                    self._timed(lambda: received(self._writer.receive_weights(end)))
+                case ReceiveWeights(end):
+                    self._timed(partial(self._ask, end))
                 case Submit(requests):
                     for request in requests:
                         self._writer.submit(request)
         return True
+
+    def _ask(self, end: End) -> None:
+        self._link.send(Received(self._writer.receive_weights(end)))
 
     def _timed(self, work: Callable[[], None]) -> None:
         started = time.monotonic()

@@ -162,6 +162,10 @@ class Fleet:
         except ActorLostError as error:
             self._bury(member, error.how)
             return
+        if news.lost is not None:
+            self._calls.kill(member.actor)
+            self._bury(member, news.lost)
+            return
         with self._lock:
             done = tuple(group for progress in news.progress for group in self._accept(member, progress))
             if news.progress and not member.ready:

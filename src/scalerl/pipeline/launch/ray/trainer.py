@@ -153,7 +153,12 @@ class PolicyGenerator(GeneratorActor):
 
     def __init__(self, run: RunConfig, archive: Archive, version: int, threads: int, folder: str) -> None:
         _work_in(folder)
-        super().__init__(partial(_unpack_and_build, run, archive, version), version, threads)
+        with tempfile.TemporaryDirectory(prefix="scalerl-policy-") as place:
+            for name, data in archive.items():
+                data.tofile(Path(place) / name)
+            build = partial(_build, run, Path(place), version)
+            super().__init__(build, version, threads, has_children=run.scale.generator.engine == "vllm")
+            self.process.wait_until_started()  # the files are gone once they are read
 
 
 class _RankActors:
@@ -244,17 +249,13 @@ def pack_folder(folder: Path) -> Archive:
     return {file.name: np.fromfile(file, np.uint8) for file in sorted(folder.iterdir()) if file.is_file()}
 
 
-def _unpack_and_build(run: RunConfig, archive: Archive, version: int) -> Writer:
-    """The files are gone once they are read: an actor that is killed later could not remove them."""
-    with tempfile.TemporaryDirectory(prefix="scalerl-policy-") as place:
-        for name, data in archive.items():
-            data.tofile(Path(place) / name)
-        try:
-            return build_generator(run, Path(place), version)
-        except InputError as error:
-            if error.where != place:
-                raise
-            raise InputError(error.what, error.value, error.allowed, "the policy, as a generator has it") from error
+def _build(run: RunConfig, folder: Path, version: int) -> Writer:
+    try:
+        return build_generator(run, folder, version)
+    except InputError as error:
+        if error.where != str(folder):
+            raise
+        raise InputError(error.what, error.value, error.allowed, "the policy, as a generator has it") from error
 
 
 def _work_in(folder: str) -> None:
