@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pytest
+from torch import Tensor
 
 from scalerl.compute import Usage
-from scalerl.pipeline.launch.worker import Progress
+from scalerl.pipeline.launch import worker
+from scalerl.pipeline.launch.worker import Loop, Progress, Stop
 from scalerl.pipeline.types import Group, GroupRequest, Rollout
 from scalerl.tasks import Verdict
 
@@ -49,3 +55,44 @@ def test_groups_travel_in_a_few_pieces_and_arrive_as_they_were() -> None:
                 assert getattr(other, name).flags.writeable  # also where it came in memory that others read
     rest = ("usage", "busy_s", "idle_s", "memory_bytes", "num_lost", "num_repeated")
     assert [getattr(came, name) for name in rest] == [getattr(sent, name) for name in rest]
+
+
+class Endless:
+    """A `Writer` whose groups are never complete, and the `Link` to it: it is told to stop after some steps."""
+
+    version, num_pending = 0, 1
+
+    def __init__(self) -> None:
+        self.said: list[Any] = []
+        self._steps = 0
+
+    def submit(self, request: GroupRequest) -> None: ...
+
+    def load_weights(self, weights: Mapping[str, Tensor], version: int) -> None: ...
+
+    def receive_weights(self, end: Any) -> int:
+        return 0
+
+    def advance(self) -> Any:
+        self._steps += 1
+        return SimpleNamespace(groups=(), usage=Usage(0.1, 1.0, 1))
+
+    def poll(self) -> bool:
+        return self._steps == 5
+
+    def recv(self) -> Stop:
+        return Stop()
+
+    def send(self, obj: Any, /) -> None:
+        self.said.append(obj)
+
+
+@pytest.mark.parametrize(("after_s", "said"), [(-1.0, [0, 1, 2, 3, 4, 5]), (3600.0, [0])])
+def test_work_that_completes_nothing_is_told_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, after_s: float, said: list[int]
+) -> None:
+    """What is lost with a generator that dies is not more than since the last time."""
+    monkeypatch.setattr(worker, "_SIGN_S", after_s)
+    both = Endless()
+    Loop(both, both, lambda _: pytest.fail("no weights here")).run()
+    assert [one.usage.tokens for one in both.said] == said

@@ -1,9 +1,9 @@
 """The actor that has rollouts written: the door to a generator's process, which is the one of `local`.
 
-Started by `fleet`. In one process the generator would share Python's interpreter with Ray, whose threads want it a
-hundred times a second, also when there is nothing to say. Ray runs calls in several threads and not always in order, so
-requests wait here for the weights that they must be written with: the bound on the age holds whatever overtakes what.
-It ends with its owner, the trainer's actor, and the process with it. Does not import Ray.
+Started by `fleet`. In one process the generator would share Python's interpreter with Ray's threads. Ray runs calls in
+several threads and not always in order, so requests wait here for the weights that they must be written with: the bound
+on the age holds whatever overtakes what. It ends with its owner, the trainer's actor, and the process with it. Does not
+import Ray.
 """
 
 from __future__ import annotations
