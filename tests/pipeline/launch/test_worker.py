@@ -71,7 +71,7 @@ class Endless:
     def load_weights(self, weights: Mapping[str, Tensor], version: int) -> None: ...
 
     def receive_weights(self, end: Any) -> int:
-        return 0
+        raise AssertionError(end)
 
     def advance(self) -> Any:
         self._steps += 1
