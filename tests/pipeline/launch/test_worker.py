@@ -57,14 +57,20 @@ def test_groups_travel_in_a_few_pieces_and_arrive_as_they_were() -> None:
     assert [getattr(came, name) for name in rest] == [getattr(sent, name) for name in rest]
 
 
-class Endless:
-    """A `Writer` whose groups are never complete, and the `Link` to it: it is told to stop after some steps."""
+class Both:
+    """A `Writer`, and the `Link` to it: it is told to stop after five steps. `pending`: requests that are left after
+    each of them, of seven; without it none is ever complete."""
 
-    version, num_pending = 0, 1
+    version = 0
 
-    def __init__(self) -> None:
+    def __init__(self, pending: tuple[int, ...] = (7, 7, 7, 7, 7)) -> None:
         self.said: list[Any] = []
+        self._pending = (7, *pending)
         self._steps = 0
+
+    @property
+    def num_pending(self) -> int:
+        return self._pending[self._steps]
 
     def submit(self, request: GroupRequest) -> None: ...
 
@@ -74,8 +80,9 @@ class Endless:
         raise AssertionError(end)
 
     def advance(self) -> Any:
+        before = self.num_pending
         self._steps += 1
-        return SimpleNamespace(groups=(), usage=Usage(0.1, 1.0, 1))
+        return SimpleNamespace(groups=tuple(map(group, range(self.num_pending, before))), usage=Usage(0.1, 1.0, 1))
 
     def poll(self) -> bool:
         return self._steps == 5
@@ -93,6 +100,30 @@ def test_work_that_completes_nothing_is_told_now_and_then(
 ) -> None:
     """What is lost with a generator that dies is not more than since the last time."""
     monkeypatch.setattr(worker, "_SIGN_S", after_s)
-    both = Endless()
+    both = Both()
     Loop(both, both, lambda _: pytest.fail("no weights here")).run()
     assert [one.usage.tokens for one in both.said] == said
+
+
+@pytest.mark.parametrize(
+    ("gather_s", "pending", "said"),
+    [
+        (0.0, (6, 5, 5, 3, 2), [0, 1, 1, 2, 1]),
+        (3600.0, (6, 5, 5, 3, 2), [0]),  # the rest is lost with the stop
+        (3600.0, (6, 5, 5, 3, 0), [0, 7]),  # nothing is left to write: somebody may wait for them
+    ],
+)
+def test_groups_wait_for_others_where_messages_are_dear(
+    gather_s: float, pending: tuple[int, ...], said: list[int]
+) -> None:
+    both = Both(pending)
+    Loop(both, both, lambda _: pytest.fail("no weights here"), gather_s).run()
+    assert [len(one.groups) for one in both.said] == said
+
+
+def test_groups_wait_no_longer_than_they_are_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter(range(1000))
+    monkeypatch.setattr("scalerl.pipeline.launch.worker.time.monotonic", lambda: 1e-3 * next(seconds))
+    both = Both((6, 5, 4, 3, 2))
+    Loop(both, both, lambda _: pytest.fail("no weights here"), gather_s=0.007).run()
+    assert [len(one.groups) for one in both.said][:2] == [0, 3]

@@ -69,6 +69,7 @@ class GeneratorProcess:
     """A child process that runs `worker.serve`. `build` makes its generator there: it must be picklable.
 
     `has_children`: the generator starts processes of its own, which Python allows to processes that are no daemons.
+    `gather_s`: how long a complete group may wait for others (`worker.Loop`).
     `received` is told the version that came over a wire, in the thread that calls `receive`.
     """
 
@@ -78,6 +79,7 @@ class GeneratorProcess:
         threads: int,
         *,
         has_children: bool = False,
+        gather_s: float = 0.0,
         received: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._received = received
@@ -86,8 +88,8 @@ class GeneratorProcess:
         self._weights: SharedWeights | None = None
         self._link, there = context.Pipe()
         self._process = context.Process(
-            target=serve, args=(there, self._lock, self._memory, threads, build), name="scalerl-generator",
-            daemon=not has_children,
+            target=serve, args=(there, self._lock, self._memory, threads, build, gather_s),
+            name="scalerl-generator", daemon=not has_children,
         )  # fmt: skip
         with without_interrupts():
             self._process.start()

@@ -157,8 +157,8 @@ class Link(Protocol):
     def send(self, obj: Progress | Received, /) -> None: ...
 
 
-def serve(link: Connection, lock: PipeLock, memory: Memory, threads: int, build: Build) -> None:
-    """The whole life of the process."""
+def serve(link: Connection, lock: PipeLock, memory: Memory, threads: int, build: Build, gather_s: float = 0.0) -> None:
+    """The whole life of the process; `gather_s` as of `Loop`."""
 
     def attach(handle: Handle) -> SharedWeights:
         return SharedWeights.attach(handle, lock, _parent_alive, memory.open())
@@ -169,7 +169,7 @@ def serve(link: Connection, lock: PipeLock, memory: Memory, threads: int, build:
     try:
         writer = build()
         link.send(Ready())
-        Loop(link, writer, attach).run()
+        Loop(link, writer, attach, gather_s).run()
     except (EOFError, ConnectionError, PeerLostError):
         return  # the trainer is gone, there is nobody to tell
     except Exception as error:  # noqa: BLE001  # the boundary of the process: everything is reported to the other side
@@ -178,12 +178,21 @@ def serve(link: Connection, lock: PipeLock, memory: Memory, threads: int, build:
 
 
 class Loop:
-    """`attach` finds weights in shared memory, where that is how they come."""
+    """`attach` finds weights in shared memory, where that is how they come.
 
-    def __init__(self, link: Link, writer: Writer, attach: Callable[[Handle], SharedWeights]) -> None:
+    `gather_s`: how long a complete group may wait for others, where messages are dear. When nothing is left to write
+    somebody may wait for it, and it goes at once.
+    """
+
+    def __init__(
+        self, link: Link, writer: Writer, attach: Callable[[Handle], SharedWeights], gather_s: float = 0.0
+    ) -> None:
         self._link = link
         self._writer = writer
         self._attach = attach
+        self._gather_s = gather_s
+        self._done: list[Group] = []
+        self._done_s = 0.0  # when the first of them was complete
         self._weights: SharedWeights | None = None
         self._usage = Usage()
         self._busy_s = self._idle_s = 0.0
@@ -198,10 +207,20 @@ class Loop:
             step = self._writer.advance()
             self._usage += step.usage
             self._busy_s += time.monotonic() - started
-            if step.groups or time.monotonic() - self._sent_s > _SIGN_S:
-                self._timed(partial(self._tell, step.groups))
+            if step.groups and not self._done:
+                self._done_s = time.monotonic()
+            self._done += step.groups
+            if self._has_news():
+                self._timed(self._tell)
 
-    def _tell(self, groups: tuple[Group, ...] = ()) -> None:
+    def _has_news(self) -> bool:
+        now = time.monotonic()
+        if self._done and (not self._writer.num_pending or now - self._done_s >= self._gather_s):
+            return True
+        return now - self._sent_s > _SIGN_S
+
+    def _tell(self) -> None:
+        groups, self._done = tuple(self._done), []
         self._link.send(Progress(groups, self._usage, self._busy_s, self._idle_s, peak_memory_bytes()))
         self._sent_s = time.monotonic()
 

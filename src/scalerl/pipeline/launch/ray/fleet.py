@@ -167,7 +167,7 @@ class Fleet:
             self._bury(member, news.lost)
             return
         with self._lock:
-            done = tuple(group for progress in news.progress for group in self._accept(member, progress))
+            done = self._accept(member, news.progress) if news.progress else ()
             if news.progress and not member.ready:
                 member.ready, self._tries[member.place] = True, 0
             self._inbox.put(replace(self._sums(), groups=done))

@@ -9,7 +9,6 @@ import Ray.
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -23,8 +22,7 @@ from scalerl.pipeline.weights import Parcel
 from scalerl.pipeline.wire import End
 
 _GATHER_S = 0.04
-"""With a small policy a group is written in milliseconds: few larger messages in the place of one for each. Where the
-generator has nothing left to write, somebody may wait for them, and they go at once."""
+"""With a small policy a group is written in milliseconds: few larger messages in the place of one for each."""
 CALLS = 6
 """At once: one that waits for progress, and orders."""
 
@@ -33,8 +31,8 @@ CALLS = 6
 class News:
     """What `GeneratorActor.news` says."""
 
-    progress: tuple[Progress, ...] = ()
-    """In order; the last one holds the sums so far. None yet: it is still starting."""
+    progress: Progress | None = None
+    """None: it is still starting."""
     failed: Failed | None = None
     """It has ended."""
     lost: str | None = None
@@ -48,15 +46,15 @@ class GeneratorActor:
         torch.set_num_threads(threads)
         self._version = version  # of the newest weights that have come
         self._early: list[tuple[int, tuple[GroupRequest, ...]]] = []  # requests that have overtaken their weights
-        self._num_owed = 0  # requests that have not come back
-        self._last: Progress | None = None
-        self._lock = threading.RLock()  # for all of these, and for what is sent
-        self.process = GeneratorProcess(build, threads, has_children=has_children, received=self._have_come)
+        self._last: Progress | None = None  # told, without its groups
+        self._lock = threading.RLock()  # for these, and for what is sent
+        self.process = GeneratorProcess(
+            build, threads, has_children=has_children, gather_s=_GATHER_S, received=self._have_come
+        )
 
     def submit(self, requests: tuple[GroupRequest, ...], version: int) -> None:
         """Write these, with weights of at least this version."""
         with self._lock, suppress(ScaleRLError):  # `news` says what has happened
-            self._num_owed += len(requests)
             self._early.append((version, requests))
             self._have_come(self._version)
 
@@ -73,36 +71,21 @@ class GeneratorActor:
 
     def news(self, wait_s: float) -> News:
         """What is complete, waiting a moment for it; without that, what was done so far."""
-        found: list[Progress] = []
         try:
-            self._gather(found, wait_s)
+            progress = self.process.receive(most_s=wait_s)
         except GeneratorLostError as error:
-            if not found:  # else the next call says so
-                return News(lost=error.how)
+            return News(lost=error.how)
         except ScaleRLError as error:
-            if not found:
-                return News(failed=Failed.of(error))
-        if not found and self._last is not None:
-            found.append(self._last)
-        return News(tuple(found))
+            return News(failed=Failed.of(error))
+        if progress is None:
+            return News(self._last)
+        self._last = replace(progress, groups=())
+        return News(progress)
 
     def stop(self) -> None:
         """The end; what is under way is lost."""
         with self._lock:
             self.process.close()
-
-    def _gather(self, found: list[Progress], wait_s: float) -> None:
-        """All progress that was reported, waiting for the first, and a little for those that come right after it."""
-        end_s = time.monotonic() + wait_s
-        while (one := self.process.receive(most_s=max(0.0, end_s - time.monotonic()))) is not None:
-            if not found:
-                end_s = time.monotonic() + _GATHER_S
-            found.append(one)
-            with self._lock:
-                self._last = replace(one, groups=())
-                self._num_owed -= len(one.groups)
-                if not self._num_owed:
-                    return
 
     def _have_come(self, version: int) -> None:
         """Weights; requests that waited for them come right behind. Only a wire itself says which version it brought: a
