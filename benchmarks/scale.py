@@ -67,7 +67,7 @@ LARGE = [
 LARGE_STEPS = 12
 VARIANTS |= {f"{name}, 3M": [*VARIANTS[name], *LARGE] for name in ("local", "ray")}
 AGAIN = ", again"
-TURNS = {"laptop": ("local", "local, again", "ray", "ray, direct"), "3M": ("local, 3M", "ray, 3M")}
+TURNS = {"laptop": ("local", "local, again", "ray", "ray, direct"), "3M": ("local, 3M", "local, 3M, again", "ray, 3M")}
 TURN_S = 3.0
 LIMITED = ("ray", "ray, 3M")
 ENDLESS = "scale.budget.amount=1000000"
