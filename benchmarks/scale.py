@@ -1,6 +1,6 @@
 """What scaling out costs and brings on this machine: Ray against `local`, one and two generators, weights on their way.
 
-    python benchmarks/scale.py               # half an hour on an idle machine; exit code 1 if a limit is missed
+    python benchmarks/scale.py               # three quarters of an hour, idle; exit code 1 if a limit is missed
     python benchmarks/scale.py --parts overhead --rounds 10 --out /tmp/scale.json
 
   overhead    the same `laptop` run with one generator on `local` and on `ray`, both alive at once and taking turns of
