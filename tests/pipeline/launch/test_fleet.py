@@ -25,6 +25,7 @@ from scalerl.pipeline.buffer import Buffer
 from scalerl.pipeline.launch import process
 from scalerl.pipeline.launch.process import GeneratorDiedError
 from scalerl.pipeline.launch.ray import fleet as fleets
+from scalerl.pipeline.launch.ray import generator
 from scalerl.pipeline.launch.ray.cluster import ActorLostError
 from scalerl.pipeline.launch.ray.delivery import delivery_of
 from scalerl.pipeline.launch.ray.fleet import Fleet, NoGeneratorError
@@ -284,6 +285,21 @@ def test_requests_wait_for_the_weights_that_they_must_be_written_with(actor: Gen
     actor.load(Parcel.of({"value": torch.tensor(2)}, 2))  # overtaken
     (late,) = written(actor, 1)
     assert (late.request.index, late.rollouts[0].versions.tolist()) == (0, [3])
+
+
+def test_the_process_gathers_what_is_complete(threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages are dear on a cluster. A slow machine may send a few of them: signs of life take groups along."""
+    assert threads is not None  # for the path to the stand-in
+    monkeypatch.setattr(generator, "_GATHER_S", 3600.0)
+    actor = GeneratorActor(partial(importlib.import_module("stand_in").StandIn, 0), 0, threads=1)
+    try:
+        actor.submit(tuple(request(index) for index in range(20)), 0)
+        messages: list[int] = []
+        while sum(messages) < 20:
+            messages.append(len(written(actor, 1)))
+        assert len(messages) < 20
+    finally:
+        actor.stop()
 
 
 def request(index: int) -> GroupRequest:
