@@ -46,5 +46,5 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def laptop_like(make_run: MakeRun, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> LaptopLike:
-    return LaptopLike(make_run, cache, tmp_path_factory.mktemp("laptop-like"))
+def laptop_like(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> LaptopLike:
+    return LaptopLike(cache, tmp_path_factory.mktemp("laptop-like"))

@@ -53,7 +53,7 @@ def test_it_reaches_what_the_embedded_engine_reaches_on_local(
     laptop_like: Any, tmp_path: Path, address: str, heard: Any, gone: Callable[[str], bool],
     vllm_processes: Callable[[], set[int]],
 ) -> None:  # fmt: skip
-    """The same run as with `local`, the same criterion; at k = 2 both sides are at work at the same time."""
+    """The same run as with `local`, the same criterion; at k = 8 both sides are at work at the same time."""
     run = laptop_like.run('scale.launcher.kind="ray"', *laptop_like.vllm)
     watcher = heard()
     found = train_on_ray(run, tmp_path / "run", watcher=watcher, cache=laptop_like.cache, address=address)
