@@ -5,8 +5,9 @@
 
   overhead    the same `laptop` run with one generator on `local` and on `ray`, both alive at once and taking turns of
               some seconds: seconds of 1,000 written tokens, ratio and its 95 % interval (limit 1.10). `local` stands
-              there twice: against itself it says what this method can tell. And with a policy of 3M parameters, whose
-              step takes seconds: what Ray costs is by message and by process, not by FLOP
+              there twice: against itself it says what this method can tell. All steps are made, but at a learning
+              rate at which no answer changes. And with a policy of 3M parameters, whose step takes seconds: what Ray
+              costs is by message and by process, not by FLOP
   runs        each variant alone, one after the other: rollouts per second, idle shares. With two generators there is
               nothing to gain on two cores, because the trainer needs one of them: it is here to be measured on larger
               machines. Ratios between these runs say little: this machine's speed drifts by a third within minutes
@@ -70,7 +71,8 @@ AGAIN = ", again"
 TURNS = {"laptop": ("local", "local, again", "ray", "ray, direct"), "3M": ("local, 3M", "local, 3M, again", "ray, 3M")}
 TURN_S = 3.0
 LIMITED = ("ray", "ray, 3M")
-ENDLESS = "scale.budget.amount=1000000"
+STILL = ["scale.budget.amount=1000000", "scale.optimiser.learning_rate=1e-12"]
+"""Runs without an end that write the same all the time: what learns goes its own way, and its answers change."""
 PARTS = ("overhead", "runs", "weights")
 MILLIONS = (1.0, 10.0, 50.0, 135.0)
 TIMES = 5
@@ -241,7 +243,7 @@ def measure_overhead(rounds: int) -> dict[str, Any]:
     """All runs of one size take turns; each ratio is of all their turns."""
     found: dict[str, Any] = {"turn_s": TURN_S}
     for title, names in TURNS.items():
-        variants = {name: [*ALL_RUNS, *VARIANTS[name.removesuffix(AGAIN)], ENDLESS] for name in names}
+        variants = {name: [*ALL_RUNS, *VARIANTS[name.removesuffix(AGAIN)], *STILL] for name in names}
         with tempfile.TemporaryDirectory() as place:
             runs = compare(Path(place), variants, rounds, TURN_S)
         base = runs[names[0]]

@@ -4,7 +4,7 @@ The speed of a shared machine drifts by a third within minutes, more than what i
 places every few seconds meet the same machine, and nothing is lost in a change: half a step goes on where it was. Used
 by scale.py.
 
-What is compared are seconds of a thousand written tokens and not of a step: asynchronous runs go different ways, and
+What is compared are seconds of a thousand written tokens and not of a step: rollouts are not equally long, and
 one that writes shorter answers makes faster steps.
 """
 
