@@ -9,7 +9,8 @@ import pytest
 from scalerl.config import RunConfig, load_run
 from scalerl.errors import InputError
 from scalerl.pipeline.engines.open import check_engine
-from scalerl.pipeline.launch.ray import trainer
+from scalerl.pipeline.launch.ray import drive, trainer
+from scalerl.pipeline.launch.ray.cluster import Cluster
 from scalerl.pipeline.launch.ray.words import fits, reason_of
 
 REFUSED = """The actor died because of an error raised in its creation task, \x1b[36mray::Probe\x1b[39m
@@ -60,3 +61,28 @@ def test_a_generator_has_a_gpu_for_each_part_of_its_policy(monkeypatch: pytest.M
     two = load_run("scalerl", "laptop", overrides=[*vllm, "scale.launcher.generator_gpus=2"]).config
     with pytest.raises(InputError, match=r"scale\.launcher\.generator_gpus: got 2\.0; allowed: 4, as many as "):
         check_engine(two)
+
+
+@pytest.mark.parametrize(
+    ("address", "cpus", "notices"),
+    [
+        (None, 2, ["3 actors need 6 CPU, this machine has 2: they take turns on them"]),
+        (None, 6, []),
+        ("auto", 2, []),  # other machines
+    ],
+)
+def test_more_actors_than_a_machine_of_our_own_has_cpus(
+    address: str | None, cpus: int, notices: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overrides = ["scale.launcher.kind=ray", "scale.launcher.generators=2", "scale.launcher.threads=2"]
+    run = load_run("scalerl", "laptop", overrides=overrides).config
+    said: list[str] = []
+
+    def connect(asked: str | None, needs: object) -> Cluster:
+        raise InputError("no cluster", asked)
+
+    monkeypatch.setattr("os.cpu_count", lambda: cpus)
+    monkeypatch.setattr(Cluster, "connect", connect)
+    with pytest.raises(InputError), drive.connected(address, run, said.append):
+        pass
+    assert said == notices

@@ -8,7 +8,8 @@ ends the actors of a command that is gone, and the run directory can be resumed.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Protocol
@@ -23,7 +24,7 @@ from scalerl.pipeline.launch.meeting import RankLostError
 from scalerl.pipeline.launch.process import failure
 from scalerl.pipeline.launch.ray.cluster import Actor, ActorLostError, ActorRefusedError, Cluster
 from scalerl.pipeline.launch.ray.trainer import Ended, TrainerActor
-from scalerl.pipeline.launch.ray.words import Resources
+from scalerl.pipeline.launch.ray.words import Resources, total
 from scalerl.pipeline.session import TrainResult
 from scalerl.pipeline.types import Observer
 from scalerl.policy.load import Progress, default_cache
@@ -100,6 +101,8 @@ def connected(
 ) -> Iterator[Cluster]:
     """The cluster, with places for all actors of a run. Ray prints what it thinks of them; ours is said by `notice`."""
     bundles = bundles_of(run)
+    if address is None:
+        _warn_of_a_crowd(bundles, notice)
     with redirect_stdout(io.StringIO()):
         cluster = Cluster.connect(address, bundles)
         try:
@@ -116,6 +119,13 @@ def bundles_of(run: RunConfig) -> list[Resources]:
     generator = {"CPU": float(launcher.threads), "GPU": launcher.generator_gpus}
     bundles = [trainer] * launcher.trainers + [generator] * launcher.generators
     return [{name: amount for name, amount in bundle.items() if amount} for bundle in bundles]
+
+
+def _warn_of_a_crowd(bundles: Sequence[Resources], notice: Callable[[str], None]) -> None:
+    """A cluster of our own has as many CPUs as are needed, whatever the machine has."""
+    needed, there = total(bundles).get("CPU", 0), os.cpu_count() or 1
+    if needed > there:
+        notice(f"{len(bundles)} actors need {needed:g} CPU, this machine has {there}: they take turns on them")
 
 
 class _Drive:
