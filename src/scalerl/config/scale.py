@@ -78,7 +78,7 @@ class Sampling(Frozen):
 class Evaluation(Frozen):
     """Pass rate on fixed held-out problems, at step 0 and then regularly."""
 
-    silent: ClassVar = frozenset({"downstream"})
+    silent: ClassVar = frozenset({"downstream", "by"})
 
     every: Count
     """Steps between evaluations."""
@@ -90,6 +90,9 @@ class Evaluation(Frozen):
     """Sampling temperature of an evaluation. Not stated in the paper."""
     downstream: dict[str, DownstreamSet] = Field(default={})
     """Sets from another distribution, by name, measured beside the held-out problems; empty: none."""
+    by: Literal["trainer", "generators"] = "trainer"
+    """Who writes the answers: an embedded engine on the trainer's device, the same whichever engine generates; or all
+    generators with their engine, beside their other work (`local` and `ray`). The trainer waits either way."""
 
     @model_validator(mode="after")
     def _names_can_be_keys(self) -> Self:
@@ -280,6 +283,13 @@ class ScaleConfig(Frozen):
         if self.generator.engine == "embedded" and self.generator.vllm != Vllm():
             allowed = "vllm, because options of vLLM are given"
             raise impossible("generator.engine", "embedded", allowed, "generator.vllm")
+        return self
+
+    @model_validator(mode="after")
+    def _somebody_measures(self) -> Self:
+        if self.evaluation.by == "generators" and self.launcher.kind == "inline":
+            allowed = "trainer with inline, whose generator is part of its process"
+            raise impossible("evaluation.by", "generators", allowed, "launcher.kind")
         return self
 
     @model_validator(mode="after")

@@ -1,8 +1,9 @@
 """Evaluation: the pass rate of one policy version on fixed held-out problems, and on downstream sets beside them.
 
-Called by the session at step 0 and then regularly, with engines of its own, so that nothing under way is disturbed and
-every token comes from the version that is measured. Seeds depend on run, set, version and problem alone: an evaluation
-can be repeated, and a resumed run measures what the uninterrupted one would have.
+Called by the session at step 0 and then regularly. Answers are written by engines of the evaluation's own, so that
+nothing under way is disturbed, or by the generators beside their other work; every token comes from the version that is
+measured. Seeds depend on run, set, version and problem alone: an evaluation can be repeated, and a resumed run measures
+what the uninterrupted one would have.
 """
 
 from __future__ import annotations
@@ -19,22 +20,42 @@ from scalerl.config import RunConfig
 from scalerl.errors import InputError
 from scalerl.pipeline.generator import Generator
 from scalerl.pipeline.source import Encode, request_for, rollout_seeds
-from scalerl.pipeline.types import EvalPoint, Group, GroupRequest, Point, Unjudged
+from scalerl.pipeline.types import EvalPoint, Exam, Group, GroupRequest, Point, Unjudged
 from scalerl.recipe import Recipe
 from scalerl.tasks import Problem, Task, part_names, part_of
 
 Watch = Callable[[int, int], None]
 """Called with the number of groups finished and wanted."""
+_EXAMS = 1 << 40
+"""Exams have numbers below 0, in the order of their problems, so that they meet no admission."""
+
+
+class Answers(Protocol):
+    """Who writes the answers of an evaluation."""
+
+    def __call__(
+        self, requests: Sequence[GroupRequest], weights: Mapping[str, Tensor], version: int, watch: Watch
+    ) -> tuple[list[Group], Usage]:
+        """A group for each request, in any order, all of them by this version; and what writing them cost."""
 
 
 class Evaluator:
     """Asks the same questions again and again: the held-out ones, or those of the downstream set `name`."""
 
     def __init__(
-        self, run: RunConfig, generator: Generator, task: Task, recipe: Recipe, encode: Encode, name: str | None = None
+        self,
+        run: RunConfig,
+        answers: Answers,
+        task: Task,
+        recipe: Recipe,
+        encode: Encode,
+        name: str | None = None,
+        exam: Exam | None = None,
     ) -> None:
+        """`exam`: where those who answer have other requests too."""
         self._run = run
-        self._generator = generator
+        self._answers = answers
+        self._exam = exam
         self._recipe = recipe
         self._encode = encode
         self._seeds = ("evaluation",) if name is None else ("downstream", name)
@@ -49,8 +70,7 @@ class Evaluator:
         self, weights: Mapping[str, Tensor], version: int, ledger: Ledger, watch: Watch
     ) -> tuple[Point, Usage]:
         """The point of this version, and what measuring it cost."""
-        self._generator.load_weights(weights, version)
-        groups, usage = write_all(self._generator, [self._request(p, version) for p in self._problems], watch)
+        groups, usage = self._answers([self._request(p, version) for p in self._problems], weights, version, watch)
         num_samples = self._run.scale.evaluation.samples
         point = point_of(groups, version, num_samples, ledger)
         return replace(point, parts=by_part(groups, self._parts, version, num_samples, ledger)), usage
@@ -58,8 +78,9 @@ class Evaluator:
     def _request(self, problem: Problem, version: int) -> GroupRequest:
         num_samples = self._run.scale.evaluation.samples
         seeds = rollout_seeds(num_samples, self._run.seed, *self._seeds, version, problem.id)
-        max_prompt = self._run.scale.tokens.prompt
-        return request_for(problem, problem.index, seeds, self._recipe, self._encode, max_prompt)
+        tokens = self._run.scale.tokens
+        request = request_for(problem, problem.index, seeds, self._recipe, self._encode, tokens)
+        return request if self._exam is None else replace(request, index=problem.index - _EXAMS, exam=self._exam)
 
 
 class Resting(Protocol):
@@ -123,6 +144,18 @@ def held_out_problems(task: Task, wanted: int, key: str = "scale.evaluation") ->
         allowed = f"at most {pool.size}, the held-out problems of the task {task.name!r}"
         raise InputError(f"{key}.problems", wanted, allowed)
     return pool[:wanted]
+
+
+def own_answers(generator: Generator) -> Answers:
+    """Of a generator that has nothing else to do."""
+
+    def answers(
+        requests: Sequence[GroupRequest], weights: Mapping[str, Tensor], version: int, watch: Watch
+    ) -> tuple[list[Group], Usage]:
+        generator.load_weights(weights, version)
+        return write_all(generator, requests, watch)
+
+    return answers
 
 
 def write_all(generator: Generator, requests: Sequence[GroupRequest], watch: Watch) -> tuple[list[Group], Usage]:

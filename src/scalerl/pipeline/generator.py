@@ -13,7 +13,7 @@ from torch import Tensor
 
 from scalerl.compute import ForwardCost, Usage
 from scalerl.pipeline.packing import pack_rollouts, request_from_json, request_to_json, unpack_rollouts
-from scalerl.pipeline.types import Engine, Group, GroupRequest, Rollout, Snapshot
+from scalerl.pipeline.types import Engine, EngineStep, Group, GroupRequest, Rollout, Snapshot
 from scalerl.pipeline.wire import End
 from scalerl.policy.chat import Dialogue
 from scalerl.tasks import Task, Verdict, verify_all
@@ -26,14 +26,25 @@ class GeneratorStep:
     groups: tuple[Group, ...]
     """Groups whose last rollout was finished and judged by it."""
     usage: Usage
+    exam: Usage
+    """Of `usage`, what exams took: of the time their share of the FLOPs."""
 
 
 class Generator:
     """Requests in, groups out."""
 
-    def __init__(self, engine: Engine, task: Task, dialogue: Dialogue, cost: ForwardCost) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        task: Task,
+        dialogue: Dialogue,
+        cost: ForwardCost,
+        sets: Mapping[str, Task] | None = None,
+    ) -> None:
+        """`sets`: the tasks of downstream sets, where these ask here too."""
         self._engine = engine
         self._task = task
+        self._sets = sets or {}
         self._dialogue = dialogue
         self._cost = cost
         self._requests: dict[int, GroupRequest] = {}
@@ -72,8 +83,8 @@ class Generator:
             rollouts[finished.position] = finished.rollout
             if len(rollouts) == len(self._requests[finished.request].seeds):
                 groups.append(self._complete(finished.request))
-        flops = self._cost.flops(step.tokens, step.attended)
-        return GeneratorStep(tuple(groups), Usage(time.perf_counter() - started, flops, step.tokens))
+        usage = Usage(time.perf_counter() - started, self._cost.flops(step.tokens, step.attended), step.tokens)
+        return GeneratorStep(tuple(groups), usage, self._exam_part(step, usage))
 
     def snapshot(self) -> Snapshot:
         """The engine's state, the requests under way, and those of their rollouts that are finished."""
@@ -98,15 +109,23 @@ class Generator:
         for (index, place), rollout in zip(snapshot.values["finished"], rollouts, strict=True):
             self._rollouts[index][place] = rollout
 
+    def _exam_part(self, step: EngineStep, usage: Usage) -> Usage:
+        if not step.exam_tokens:
+            return Usage()
+        flops = self._cost.flops(step.exam_tokens, step.exam_attended)
+        return Usage(usage.device_s * flops / usage.flops, flops, step.exam_tokens)
+
     def _complete(self, index: int) -> Group:
         request, by_place = self._requests.pop(index), self._rollouts.pop(index)
         rollouts = tuple(by_place[place] for place in range(len(request.seeds)))
         return Group(request, rollouts, self._verdicts(request, rollouts))
 
     def _verdicts(self, request: GroupRequest, rollouts: tuple[Rollout, ...]) -> tuple[Verdict, ...]:
-        problem = self._task.problems(request.split)[request.problem]
+        of_set = None if request.exam is None else request.exam.set
+        task = self._task if of_set is None else self._sets[of_set]
+        problem = task.problems(request.split)[request.problem]
         texts = self._dialogue.texts([rollout.tokens.tolist() for rollout in rollouts])
-        return verify_all(self._task, problem, texts)
+        return verify_all(task, problem, texts)
 
 
 def part(snapshot: Snapshot, name: str) -> Snapshot:

@@ -8,13 +8,14 @@ long each rollout is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from scalerl.pipeline.types import Group, GroupRequest, Rollout, Snapshot
+from scalerl.pipeline.types import Exam, Group, GroupRequest, Rollout, Snapshot
 from scalerl.tasks import Verdict
 
 _ARRAYS: Mapping[str, type[np.generic]] = {
@@ -37,12 +38,16 @@ def request_to_json(request: GroupRequest) -> dict[str, Any]:
         "prompt_ids": list(request.prompt_ids),
         "seeds": list(request.seeds),
         "interruptions": list(request.interruptions),
+        "max_response": request.max_response,
+        "exam": None if request.exam is None else asdict(request.exam),
     }
 
 
 def request_from_json(values: Mapping[str, Any]) -> GroupRequest:
+    """Older checkpoints know no exams and no room of a request."""
     lists = {key: tuple(values[key]) for key in ("prompt_ids", "seeds", "interruptions")}
-    return GroupRequest(**{**values, **lists})
+    exam = values.get("exam")
+    return GroupRequest(**{**values, **lists, "exam": None if exam is None else Exam(**exam)})
 
 
 def pack_rollouts(rollouts: Sequence[Rollout]) -> Snapshot:

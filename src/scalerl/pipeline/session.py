@@ -24,7 +24,7 @@ from scalerl.pipeline.computing import computing
 from scalerl.pipeline.devices import check_device
 from scalerl.pipeline.downstream import downstream_tasks, with_downstream
 from scalerl.pipeline.engines.open import check_engine, check_policy
-from scalerl.pipeline.evaluate import judged
+from scalerl.pipeline.evaluate import Answers, judged
 from scalerl.pipeline.incidents import Incidents, RollBackError
 from scalerl.pipeline.launch.feed import Feed
 from scalerl.pipeline.launch.open import Launcher, OnThisMachine
@@ -122,8 +122,10 @@ class _Session:
         folder, model = start.folder, start.model
         if saved is not None and saved.policy != start.folder:  # `start` is the reference, or what adapters are for
             folder, model = saved.policy, read_policy(saved.policy, self._run.scale.model.dtype)
-        self._evaluations = base.evaluations(model, self._step)
+        by_generators = self._run.scale.evaluation.by == "generators"
+        own = None if by_generators else base.evaluations(model, self._step)
         self._feed: Feed = launcher.open_feed(base, model, folder, self._step)
+        self._evaluations = own or base.exams(_exams_of(self._feed))
         self._open = ExitStack()
         self._open.callback(self._feed.close)
         if self._run.scale.lora.rank:
@@ -188,7 +190,10 @@ class _Session:
             self._feed.attend()  # a generator that could not start ends the run now, not after the evaluation
             self._observer.generating(self._step, finished, wanted)
 
+        started = time.perf_counter()
         point, usage = self._evaluations.evaluate(self._trainer.weights(), self._step, self._ledger, watch)
+        if self._run.scale.evaluation.by == "generators":  # whom the trainer waits for
+            usage += Usage(device_s=(time.perf_counter() - started) * self._trainer.num_ranks)
         if not self._points:
             judged(point)  # a verifier that does not work is said before anything was spent
         self._ledger = self._ledger.book("evaluation", usage)
@@ -263,6 +268,11 @@ def _resumed_policy(run: RunConfig, saved: checkpoint.Checkpoint | None) -> Load
         spare_broken_units()
     model = read_policy(saved.policy, run.scale.model.dtype)
     return LoadedPolicy(model, read_tokenizer(saved.policy), saved.policy)
+
+
+def _exams_of(feed: Feed) -> Answers:
+    assert feed.exams is not None, "the config refuses generators that cannot"
+    return feed.exams
 
 
 def _never() -> bool:

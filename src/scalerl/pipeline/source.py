@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from scalerl.config import RunConfig
+from scalerl.config.scale import Tokens
 from scalerl.errors import InputError
 from scalerl.pipeline.types import Group, GroupRequest
 from scalerl.recipe import Recipe
@@ -38,7 +39,7 @@ class Source:
         if problem is None:
             return None
         seeds = rollout_seeds(self._run.scale.batch.rollouts, self._run.seed, "rollout", index)
-        return request_for(problem, index, seeds, self._recipe, self._encode, self._run.scale.tokens.prompt)
+        return request_for(problem, index, seeds, self._recipe, self._encode, self._run.scale.tokens)
 
     def record(self, group: Group) -> None:
         """Tell the curriculum what became of a group."""
@@ -59,7 +60,7 @@ def rollout_seeds(num: int, *name: object) -> tuple[int, ...]:
 
 
 def request_for(
-    problem: Problem, index: int, seeds: tuple[int, ...], recipe: Recipe, encode: Encode, max_prompt: int
+    problem: Problem, index: int, seeds: tuple[int, ...], recipe: Recipe, encode: Encode, tokens: Tokens
 ) -> GroupRequest:
     """A problem as a request; also used by the evaluation."""
     return GroupRequest(
@@ -67,9 +68,10 @@ def request_for(
         split=problem.split,
         problem=problem.index,
         problem_id=problem.id,
-        prompt_ids=checked_prompt(problem, encode, max_prompt),
+        prompt_ids=checked_prompt(problem, encode, tokens.prompt),
         seeds=seeds,
         interruptions=tuple(recipe.interruption_point(seed) for seed in seeds),
+        max_response=tokens.response,
     )
 
 

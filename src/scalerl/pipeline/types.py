@@ -25,11 +25,21 @@ from scalerl.tasks import Split, Verdict
 
 
 @dataclass(frozen=True)
+class Exam:
+    """What is different about a request that an evaluation has generators answer, beside those that are trained on."""
+
+    set: str | None
+    """The downstream set that asks; None: the held-out problems of the run's own task."""
+    temperature: float
+
+
+@dataclass(frozen=True)
 class GroupRequest:
     """One prompt, to be answered once for each seed."""
 
     index: int
-    """Number of the admission, from 0 without gaps. It decides the step: batch `index // prompts`."""
+    """Number of the admission, from 0 without gaps. It decides the step: batch `index // prompts`. Below 0 for an
+    exam, which is admitted to no batch."""
     split: Split
     problem: int
     """With `split`, where the task finds the problem again: `task.problems(split)[problem]`."""
@@ -39,6 +49,10 @@ class GroupRequest:
     """One for each rollout; everything random about a rollout is a function of its seed."""
     interruptions: tuple[int | None, ...]
     """For each rollout, the thinking tokens after which the phrase is injected; None: never."""
+    max_response: int | None = None
+    """Tokens of the longest rollout; None: as many as the engine has room for."""
+    exam: Exam | None = None
+    """None: it is trained on."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +115,10 @@ class EngineStep:
     """Positions those tokens looked at, summed (see `ForwardCost.flops`)."""
     sampled: int
     """Tokens that were sampled."""
+    exam_tokens: int = 0
+    """Of `tokens`, those of exams."""
+    exam_attended: int = 0
+    """Of `attended`, the same."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +136,7 @@ class EngineSettings:
     rows: int
     """Rollouts that are decoded together."""
     max_response: int
-    """Tokens of the longest response; the phrase counts."""
+    """Tokens of the longest response of any request; the phrase counts."""
     max_prompt: int
     """Tokens of the longest prompt."""
     eos_id: int
@@ -127,7 +145,16 @@ class EngineSettings:
     phrase_ids: tuple[int, ...]
     """Injected at the interruption; empty where the recipe has none. It ends thinking."""
     temperature: float
+    """Of everything but exams, which have their own."""
     fp32_head: bool
+
+    def room_of(self, request: GroupRequest) -> int:
+        """Tokens of its longest rollout."""
+        return self.max_response if request.max_response is None else request.max_response
+
+    def temperature_of(self, request: GroupRequest) -> float:
+        """The temperature that its rollouts are sampled at."""
+        return self.temperature if request.exam is None else request.exam.temperature
 
 
 class Engine(Protocol):
@@ -143,7 +170,7 @@ class Engine(Protocol):
         """Rollouts that were submitted and have not come back."""
 
     def submit(self, request: GroupRequest) -> None:
-        """Queue the rollouts of a prompt; they start as rows become free, in the order of submission."""
+        """Queue the rollouts of a prompt; they start as rows become free, in the order of submission, exams first."""
 
     def step(self) -> EngineStep:
         """Fill free rows, decode, and return what is finished."""

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 
-def token_logprobs(logits_v: Tensor, token: Tensor, temperature: float = 1.0) -> Tensor:
-    """Log-prob of each token: logits [..., v] and token ids [...] give [...]."""
+def token_logprobs(logits_v: Tensor, token: Tensor, temperature: float | Tensor = 1.0) -> Tensor:
+    """Log-prob of each token: logits [..., v] and token ids [...] give [...]; one temperature for all, or [..., 1]."""
     scaled_v = logits_v.float() / temperature
     chosen = scaled_v.gather(-1, token.unsqueeze(-1)).squeeze(-1)
     return chosen - scaled_v.logsumexp(-1)

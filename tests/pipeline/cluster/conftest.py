@@ -28,12 +28,17 @@ def address() -> Iterator[str]:
 
 
 class Heard:
-    """A watcher that remembers notices and steps, and does something after a step."""
+    """A watcher that remembers notices and steps, and does something after a step, or while an evaluation is made."""
 
-    def __init__(self, after_step: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        after_step: Callable[[int], None] = lambda _: None,
+        generating: Callable[[int, int], None] = lambda *_: None,
+    ) -> None:
         self.notices: list[str] = []
         self.steps: list[int] = []
         self._after_step = after_step
+        self._generating = generating
 
     def notice(self, text: str) -> None:
         self.notices.append(text)
@@ -46,7 +51,9 @@ class Heard:
 
     def started(self, step: int, *_: Any) -> None: ...
 
-    def generating(self, version: int, num_finished: int, num_wanted: int) -> None: ...
+    def generating(self, version: int, num_finished: int, num_wanted: int) -> None:
+        assert num_finished <= num_wanted
+        self._generating(version, num_finished)
 
     def evaluated(self, point: Any) -> None: ...
 

@@ -90,6 +90,35 @@ def test_generators_and_the_trainer_are_killed(
     assert lines[-1]["requests_repeated"] >= 0
 
 
+def test_a_generator_is_killed_while_it_answers_an_evaluation(
+    make_run: MakeRun, cache: Path, tmp_path: Path, address: str, heard: Any, metrics: Metrics, kill: Kill
+) -> None:
+    """Of step 0 and of a later one. Every problem is answered once, by the version that is measured, and what that cost
+    is not booked as generation."""
+    killed: list[int] = []
+
+    def strike(version: int, num_finished: int) -> None:
+        if version not in killed and num_finished >= 2 and kill("PolicyGenerator"):
+            killed.append(version)
+
+    watcher = heard(generating=strike)
+    run = make_run(
+        *LONG, 'scale.evaluation.by="generators"', "scale.evaluation.samples=300", "scale.evaluation.every=20",
+        "scale.budget.amount=30",
+    )  # fmt: skip
+    result = train_on_ray(run, tmp_path / "run", watcher=watcher, cache=cache, address=address)
+    assert (result.reason, result.step, killed[:2]) == ("budget", 30, [0, 20])
+    assert len([text for text in watcher.notices if text.startswith("a generator died")]) == len(killed)
+    for point in result.points:
+        assert {judged for _, judged in point.per_problem.values()} == {300}
+        assert len(point.per_problem) == 8
+    assert [point.step for point in result.points] == [0, 20, 30]
+    check_books(metrics(result.folder), 30, run.scale)
+    written = 8 * 300 * sum(point.mean_length - 1 for point in result.points)
+    assert result.ledger.evaluation.tokens >= written  # and more, where it was written twice
+    assert result.ledger.generation.tokens < written / 3
+
+
 @pytest.mark.skipif("SCALERL_LONG" not in os.environ, reason="three and a half minutes: make faults")
 def test_a_generator_is_killed_every_half_minute(
     make_run: MakeRun, cache: Path, tmp_path: Path, address: str, heard: Any, metrics: Metrics, kill: Kill

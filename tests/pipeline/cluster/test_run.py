@@ -48,6 +48,25 @@ def test_inline_and_ray_are_the_same_run_at_k_0(
     assert policies() == before  # the copy that the generator read
 
 
+def test_generators_answer_the_evaluations_as_the_trainer_would(
+    make_run: MakeRun, cache: Path, tmp_path: Path, address: str, heard: Any
+) -> None:
+    """At k = 0 with one generator: the same run, the same seeds, the same answers."""
+    longer = "scale.evaluation.downstream.longer={task={largest=12}, problems=6, tokens={thinking=20}}"
+    sync = 'recipe.asynchrony.kind="sync"'
+    mine = train(make_run(sync, longer), tmp_path / "inline", cache=cache)
+    run = make_run(sync, longer, RAY, 'scale.evaluation.by="generators"')
+    ray = train_on_ray(run, tmp_path / "ray", watcher=heard(), cache=cache, address=address)
+    for one, two in zip(mine.points, ray.points, strict=True):
+        assert (one.step, one.per_problem) == (two.step, two.per_problem)
+        sets = [point.downstream["longer"] for point in (one, two)]
+        assert sets[0] is not None
+        assert sets[1] is not None
+        assert sets[0].per_problem == sets[1].per_problem
+    tokens = [(ledger.generation.tokens, ledger.evaluation.tokens) for ledger in (mine.ledger, ray.ledger)]
+    assert tokens[0] == tokens[1]
+
+
 def test_two_generators_learn_like_local(
     cache: Path, tmp_path: Path, address: str, heard: Any, metrics: Metrics
 ) -> None:

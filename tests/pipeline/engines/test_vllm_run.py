@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from scalerl.pipeline.session import train
+from scalerl.pipeline.types import EvalPoint
 
 pytestmark = pytest.mark.vllm
 
@@ -22,3 +23,22 @@ def test_it_reaches_what_the_embedded_engine_reaches(
     assert not vllm_processes()
     assert set(multiprocessing.active_children()) == children
     laptop_like.check(found)
+
+
+def test_it_answers_the_evaluations_too(
+    laptop_like: Any, tmp_path: Path, vllm_processes: Callable[[], set[int]]
+) -> None:
+    """Pass rates are those that the embedded engine measures; a set has its own temperature and length."""
+    four = "scale.evaluation.downstream.four={task={numbers=4}, problems=40, temperature=0.1, tokens={thinking=30}}"
+    run = laptop_like.run(*laptop_like.vllm, 'scale.evaluation.by="generators"', four)
+    found = train(run, tmp_path / "vllm", cache=laptop_like.cache)
+    assert not vllm_processes()
+    laptop_like.check_values(found)
+    written = 0.0
+    for point in found.points:
+        easier = point.downstream["four"]
+        assert isinstance(easier, EvalPoint)
+        assert easier.pass_rate > point.pass_rate + 0.1  # fewer numbers, and hardly any chance in it
+        written += len(point.per_problem) * point.num_samples * (point.mean_length - 1)
+        written += len(easier.per_problem) * easier.num_samples * (easier.mean_length - 1)
+    assert written <= found.ledger.evaluation.tokens < 2 * written

@@ -25,6 +25,7 @@ from scalerl.tasks import Verdict
 class Step:
     groups: tuple[Group, ...]
     usage: Usage
+    exam: Usage
 
 
 class StandIn:
@@ -71,7 +72,9 @@ class StandIn:
             )
             for _ in request.seeds
         )
-        return Step((Group(request, rollouts, (Verdict("wrong"),) * len(rollouts)),), Usage(0.002, 10.0, 3))
+        group = Group(request, rollouts, (Verdict("wrong"),) * len(rollouts))
+        usage = Usage(0.002, 10.0, 3)
+        return Step((group,), usage, Usage() if request.exam is None else usage)
 
 
 def refuse() -> StandIn:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from scalerl.pipeline.launch.remote import RemoteFeed
 from scalerl.pipeline.launch.worker import Build
 from scalerl.pipeline.schedule import schedule_of
 from scalerl.pipeline.source import Source
-from scalerl.pipeline.types import Group, GroupRequest
+from scalerl.pipeline.types import Exam, Group, GroupRequest
 from scalerl.pipeline.weights import Parcel
 from scalerl.recipe import recipe_of
 from scalerl.tasks import build_task
@@ -143,7 +144,7 @@ class Opened:
 def open_fleet(run: RunConfig, threads: Threads) -> Iterator[Callable[..., Opened]]:
     opened: list[Opened] = []
 
-    def open_it(size: int = 2, most: int = 4, build: Build | None = None, version: int = 0) -> Opened:
+    def open_it(size: int = 2, most: int = 8, build: Build | None = None, version: int = 0) -> Opened:
         stand_in = importlib.import_module("stand_in")
         opened.append(Opened(run, threads, size, most, build or partial(stand_in.StandIn, 0), version))
         return opened[-1]
@@ -195,6 +196,52 @@ def test_every_request_is_complete_once_however_many_die(open_fleet: Callable[..
     told = [int(text.split("; ")[1].split()[0]) for text in opened.notices]
     assert sum(told) == repeated > 0
     assert all("a generator died (it was killed)" in text for text in opened.notices)
+
+
+@BOTH_WAYS
+def test_an_evaluation_is_answered_once_by_one_version_whoever_dies(open_fleet: Callable[..., Opened]) -> None:
+    opened = open_fleet(size=2)
+    trained = opened.train(0, 5)
+    exams = [replace(request(index - 100), exam=Exam(None, 1.0)) for index in range(40)]
+    deaths = iter([10, 25])
+    next_death = next(deaths)
+
+    def watch(num_done: int, num_wanted: int) -> None:
+        nonlocal next_death
+        assert num_wanted == 40
+        if num_done >= next_death and opened.fleet.actors:
+            opened.threads.kill(opened.fleet.actors[0])
+            next_death = next(deaths, 1 << 30)
+
+    groups, usage = opened.feed.exams(exams, {"value": torch.tensor(5)}, 5, watch)
+    assert sorted(group.request.index for group in groups) == list(range(-100, -60))
+    assert {int(group.rollouts[0].tokens[0]) for group in groups} == {5}
+    assert usage.tokens >= 3 * 40
+    trained += opened.train(5, 9)
+    check_order_and_ages(trained)
+    assert opened.feed.report().values["generators_lost"] == 2
+
+
+def test_a_generator_has_as_many_rollouts_as_it_may(open_fleet: Callable[..., Opened]) -> None:
+    """Counted in rollouts: those of an evaluation come in smaller groups."""
+    opened = open_fleet(size=1, most=6)
+    asked: list[int] = []
+    real = opened.threads.call
+
+    def call(actor: GeneratorActor, method: str, *args: Any) -> Any:
+        if method == "submit":
+            asked.append(sum(len(one.seeds) for one in args[0]))
+        return real(actor, method, *args)
+
+    opened.threads.call = call  # type: ignore[method-assign]
+    for num, seeds in ((30, (7,)), (10, (7, 8, 9))):
+        asked.clear()
+        requests = [replace(request(index - 50), exam=Exam(None, 1.0), seeds=seeds) for index in range(num)]
+        requests = [replace(one, interruptions=(None,) * len(seeds)) for one in requests]
+        groups, _ = opened.feed.exams(requests, {}, 0, lambda *_: None)
+        assert len(groups) == num
+        assert asked[0] == 6
+    assert opened.fleet._members[0].num_rollouts <= 6 + 1
 
 
 def test_the_only_one_dies_and_the_run_waits_for_its_successor(open_fleet: Callable[..., Opened]) -> None:

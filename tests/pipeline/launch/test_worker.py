@@ -82,7 +82,8 @@ class Both:
     def advance(self) -> Any:
         before = self.num_pending
         self._steps += 1
-        return SimpleNamespace(groups=tuple(map(group, range(self.num_pending, before))), usage=Usage(0.1, 1.0, 1))
+        groups = tuple(map(group, range(self.num_pending, before)))
+        return SimpleNamespace(groups=groups, usage=Usage(0.1, 1.0, 1), exam=Usage(0.05, 0.5, 0))
 
     def poll(self) -> bool:
         return self._steps == 5

@@ -34,8 +34,11 @@ def check_request(request: GroupRequest, settings: EngineSettings, context: int,
         raise InputError("an empty prompt", allowed="at least one token", where=where)
     if num_tokens > settings.max_prompt:
         raise InputError("tokens of the prompt", num_tokens, f"at most {settings.max_prompt}", where)
-    if num_tokens + settings.max_response > context:
-        allowed = f"at most {context - settings.max_response}: the policy's context less {settings.max_response} tokens"
+    room = settings.room_of(request)
+    if not 0 < room <= settings.max_response:
+        raise InputError("tokens of the longest rollout", room, f"1 to {settings.max_response}", where)
+    if num_tokens + room > context:
+        allowed = f"at most {context - room}: the policy's context less {room} tokens"
         raise InputError("tokens of the prompt", num_tokens, f"{allowed} of response", where)
     if not all(0 <= token < vocabulary for token in request.prompt_ids):
         wrong = next(token for token in request.prompt_ids if not 0 <= token < vocabulary)

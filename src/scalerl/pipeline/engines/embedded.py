@@ -73,17 +73,17 @@ class EmbeddedEngine:
         return sum(self._in_flight.values())
 
     def submit(self, request: GroupRequest) -> None:
-        """Queue the rollouts of a prompt; they start as rows become free, in the order of submission."""
+        """Queue the rollouts of a prompt; they start as rows become free, in the order of submission, exams first."""
         checks.check_request(request, self._settings, self._forward.context, self._vocabulary)
         if request.index in self._in_flight:
             raise InputError("a request that is in flight already", request.index, "each index once")
         self._in_flight[request.index] = len(request.seeds)
-        self._waiting.requests.append(request)
+        self._waiting.add(request)
 
     @torch.inference_mode()
     def step(self) -> EngineStep:
         """Rows in flight read their last token, free rows a prompt; then every row writes one token."""
-        read_n = self._rows.position_n
+        read_n, exam_n = self._rows.position_n, self._rows.exam_r[: self._rows.num_rows].copy()
         decoded = self._decode()
         begun = self._begin()
         logits = decoded + begun.logits
@@ -95,6 +95,8 @@ class EmbeddedEngine:
             tokens=len(read_n) + sum(begun.prompts),
             attended=int((read_n + 1).sum()) + sum(map(causal_attended, begun.prompts)),
             sampled=sampled,
+            exam_tokens=int(exam_n.sum()) + sum(begun.exam_prompts),
+            exam_attended=int((read_n[exam_n] + 1).sum()) + sum(map(causal_attended, begun.exam_prompts)),
         )
 
     @torch.no_grad()
@@ -130,9 +132,9 @@ class EmbeddedEngine:
     def restore(self, snapshot: Snapshot) -> None:
         """Take over a snapshot. The weights must be loaded too: the version is that of the snapshot."""
         state.check_settings(snapshot, self._settings)
-        self._rows, self._waiting = Rows(self._settings), Waiting()
+        self._rows = Rows(self._settings)
         self._forward.clear_cache()
-        state.load(snapshot, self._rows, self._waiting, self._forward.cache, self._forward.device)
+        self._waiting = state.load(snapshot, self._rows, self._forward.cache, self._forward.device)
         self._version = snapshot.values["version"]
         self._in_flight = dict(snapshot.values["in_flight"])
 
@@ -146,7 +148,7 @@ class EmbeddedEngine:
 
     def _begin(self) -> _Begun:
         """Free rows to the rollouts that wait, each prompt read once for its group."""
-        begun = _Begun([], [], [])
+        begun = _Begun([], [], [], [])
         shares = list(self._waiting.take(self._rows.num_free))
         kept = self._waiting.leftover
         if shares and kept is not None:
@@ -156,6 +158,7 @@ class EmbeddedEngine:
             read = Leftover(self._forward.prefill([share.request.prompt_ids for share in batch]), self._version)
             self._place(batch, read, begun)
             begun.prompts.extend(len(share.request.prompt_ids) for share in batch)
+            begun.exam_prompts.extend(len(share.request.prompt_ids) for share in batch if share.request.exam)
         return begun
 
     def _place(self, shares: list[Share], read: Leftover, begun: _Begun) -> None:
@@ -177,7 +180,7 @@ class EmbeddedEngine:
         """Sample a token for every row and note it down; returns how many were sampled, not injected."""
         rows = self._rows
         uniform_n = uniforms(rows.seed_r[: rows.num_rows], rows.written_r[: rows.num_rows])
-        token_n, logprob_n = sample(logits_nv, uniform_n, self._settings.temperature)
+        token_n, logprob_n = sample(logits_nv, uniform_n, self._temperature(logits_nv.device))
         logprobs: NDArray[np.float32] = logprob_n.cpu().numpy()
         if not np.isfinite(logprobs).all():
             raise InputError("logits of the policy", "not a number", "finite logits", f"policy version {self._version}")
@@ -185,6 +188,13 @@ class EmbeddedEngine:
         if begun_versions:
             version_n[-len(begun_versions) :] = begun_versions
         return rows.advance(token_n.cpu().numpy(), logprobs, version_n)
+
+    def _temperature(self, device: torch.device) -> float | Tensor:
+        """One for all rows, unless exams are among them."""
+        of_rows_n = self._rows.temperature_r[: self._rows.num_rows]
+        if (of_rows_n == of_rows_n[0]).all():
+            return float(of_rows_n[0])
+        return torch.from_numpy(of_rows_n).to(device, torch.float32).unsqueeze(1)
 
     def _retire(self) -> tuple[Finished, ...]:
         """Hand out what is complete; the caches follow the rows that are left."""
@@ -217,3 +227,5 @@ class _Begun:
     """One for each rollout."""
     prompts: list[int]
     """Tokens of each prompt that was read now."""
+    exam_prompts: list[int]
+    """The same, of exams alone."""

@@ -44,6 +44,9 @@ class Rows:
         self.interruption_r = np.zeros(rows, dtype=np.int64)  # NEVER once the phrase has begun
         self.injected_r = np.zeros(rows, dtype=np.int64)  # tokens of the phrase
         self.injecting_r = np.zeros(rows, dtype=np.bool_)  # the next token is one of the phrase
+        self.room_r = np.full(rows, longest)  # tokens of the longest response
+        self.temperature_r = np.full(rows, settings.temperature)
+        self.exam_r = np.zeros(rows, dtype=np.bool_)
         self.tokens_rt = np.zeros((rows, longest), dtype=np.int64)
         self.logprobs_rt = np.zeros((rows, longest), dtype=np.float32)
         self.versions_rt = np.zeros((rows, longest), dtype=np.int32)
@@ -91,6 +94,9 @@ class Rows:
             self.interruption_r[new] = NEVER
         self.injected_r[new] = 0
         self.injecting_r[new] = self.interruption_r[new] == 0
+        self.room_r[new] = self._settings.room_of(request)
+        self.temperature_r[new] = self._settings.temperature_of(request)
+        self.exam_r[new] = request.exam is not None
 
     def advance(self, token_n: NDArray[np.int64], logprob_n: NDArray[np.float32], version_n: NDArray[np.int32]) -> int:
         """One token for every row: the one sampled, or the next of the phrase. Returns how many were sampled."""
@@ -129,7 +135,7 @@ class Rows:
         row_n = np.arange(self.num_rows)
         last_n = written_n - 1
         ended_n = (self.tokens_rt[row_n, last_n] == self._settings.eos_id) & self.own_rt[row_n, last_n]
-        done_n = ended_n | (written_n == self._settings.max_response)
+        done_n = ended_n | (written_n == self.room_r[now])
         done = np.flatnonzero(done_n)
         if not len(done):
             return ()
@@ -180,16 +186,19 @@ class Rows:
         return {name: torch.from_numpy(_signed(getattr(self, name)[: self.num_rows]).copy()) for name in _ARRAYS}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """What `tensors` gave."""
+        """What `tensors` gave, into new rows."""
         self.num_rows = len(tensors["request_r"])
-        for name in _ARRAYS:
+        for name in _ARRAYS if "exam_r" in tensors else [name for name in _ARRAYS if name not in _LATER]:
             _signed(getattr(self, name))[: self.num_rows] = tensors[name].numpy()
 
 
 _ARRAYS = (
     "request_r", "place_r", "slot_r", "seed_r", "prompt_r", "written_r", "interruption_r", "injected_r", "injecting_r",
-    "tokens_rt", "logprobs_rt", "versions_rt", "own_rt",
+    "room_r", "temperature_r", "exam_r", "tokens_rt", "logprobs_rt", "versions_rt", "own_rt",
 )  # fmt: skip
+
+_LATER = frozenset({"room_r", "temperature_r", "exam_r"})
+"""Not in older checkpoints, whose rows have in them what new rows begin with."""
 
 
 def _signed(array: NDArray[np.generic]) -> NDArray[np.generic]:

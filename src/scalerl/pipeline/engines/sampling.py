@@ -33,8 +33,9 @@ def uniforms(seed_n: NDArray[np.uint64], position_n: NDArray[np.int64]) -> NDArr
     return (_mix(state_n) >> np.uint64(12)).astype(np.float64) * 2.0**-52
 
 
-def sample(logits_nv: Tensor, uniform_n: NDArray[np.float64], temperature: float) -> tuple[Tensor, Tensor]:
-    """Token of each row, from the full distribution at the temperature, and its log-prob at that temperature."""
+def sample(logits_nv: Tensor, uniform_n: NDArray[np.float64], temperature: float | Tensor) -> tuple[Tensor, Tensor]:
+    """Token of each row, from the full distribution at the temperature, and its log-prob at that temperature; one for
+    all, or [n, 1]."""
     probability_nv = (logits_nv.float() / temperature).softmax(-1)
     # In float64: over a vocabulary of 100,000 tokens the rounding of a float32 sum would favour some of them.
     cumulative_nv = probability_nv.cumsum(-1, dtype=torch.float64)

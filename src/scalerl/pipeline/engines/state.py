@@ -46,20 +46,20 @@ def save(rows: Rows, waiting: Waiting, cache: SlotCache) -> Snapshot:
     return Snapshot(state, {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()})
 
 
-def load(snapshot: Snapshot, rows: Rows, waiting: Waiting, cache: SlotCache, device: torch.device) -> None:
-    """Into parts that are new and empty."""
+def load(snapshot: Snapshot, rows: Rows, cache: SlotCache, device: torch.device) -> Waiting:
+    """Rows and caches into parts that are new and empty; what waits."""
     of_rows = {name: tensor for name, tensor in snapshot.tensors.items() if name.startswith("rows.")}
     rows.load({name.removeprefix("rows."): tensor for name, tensor in of_rows.items()})
     tensors = {name: tensor.to(device) for name, tensor in snapshot.tensors.items() if name not in of_rows}
     keys = _unnumbered("slots.keys", tensors)
     if keys:
         cache.fill(keys, _unnumbered("slots.values", tensors))
-    waiting.requests.extend(request_from_json(values) for values in snapshot.values["waiting"])
-    waiting.started = snapshot.values["started"]
+    waiting = Waiting(map(request_from_json, snapshot.values["waiting"]), snapshot.values["started"])
     version = snapshot.values["prompt_version"]
     if version is not None:
         keys, values = _unnumbered("prompt.keys", tensors), _unnumbered("prompt.values", tensors)
         waiting.leftover = Leftover(Prompts(keys, values, tensors["prompt.logits"]), version)
+    return waiting
 
 
 def check_settings(snapshot: Snapshot, settings: EngineSettings) -> None:

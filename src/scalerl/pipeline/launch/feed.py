@@ -12,6 +12,7 @@ from typing import Protocol
 from torch import Tensor
 
 from scalerl.compute import Usage
+from scalerl.pipeline.evaluate import Answers
 from scalerl.pipeline.types import Group, Snapshot
 
 
@@ -47,6 +48,10 @@ class FeedReport:
 
 class Feed(Protocol):
     """A generator behind a buffer."""
+
+    @property
+    def exams(self) -> Answers | None:
+        """How the generators answer an evaluation; None: they are not at work while it is made."""
 
     def batch(self, version: int) -> tuple[Group, ...] | None:
         """The next batch, waiting for it; None when there are no problems left to make one of."""

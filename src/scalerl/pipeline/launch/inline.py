@@ -24,6 +24,9 @@ from scalerl.pipeline.types import Group, Snapshot
 class InlineFeed:
     """Two devices in virtual time; a clock is in training FLOPs."""
 
+    exams = None
+    """Time stands still while something is measured."""
+
     def __init__(
         self, generator: Generator, source: Source, buffer: Buffer, schedule: Schedule, decode_slowdown: float
     ) -> None:

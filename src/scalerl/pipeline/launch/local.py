@@ -11,6 +11,7 @@ from pathlib import Path
 from scalerl.config import RunConfig
 from scalerl.pipeline.assemble import Ground, ground
 from scalerl.pipeline.buffer import Buffer
+from scalerl.pipeline.downstream import set_tasks
 from scalerl.pipeline.engines.open import read_outline
 from scalerl.pipeline.generator import Generator
 from scalerl.pipeline.launch.process import GeneratorProcess
@@ -32,4 +33,5 @@ def open_local(base: Ground, folder: Path, buffer: Buffer, schedule: Schedule, v
 def build_generator(run: RunConfig, folder: Path, version: int) -> Generator:
     """In the generator's process."""
     base = ground(run, read_tokenizer(folder))
-    return base.generator(read_outline(run, folder), version, folder)
+    sets = set_tasks(run) if run.scale.evaluation.by == "generators" else None
+    return base.generator(read_outline(run, folder), version, folder, sets)

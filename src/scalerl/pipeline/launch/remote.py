@@ -7,14 +7,15 @@ flight, with the same seeds and newer weights. All of it runs in the trainer's t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Protocol
 
 from torch import Tensor
 
 from scalerl.compute import Usage
-from scalerl.pipeline.buffer import Buffer
+from scalerl.pipeline.buffer import Buffer, OrderError
+from scalerl.pipeline.evaluate import Watch
 from scalerl.pipeline.generator import part
 from scalerl.pipeline.launch.feed import FeedReport
 from scalerl.pipeline.launch.memory import peak_memory_bytes
@@ -61,6 +62,8 @@ class RemoteFeed:
         self._now = self._reported = Progress((), Usage(), busy_s=0.0, idle_s=0.0, memory_bytes=0)
         self._report_s = time.monotonic()
         self._waited_s = 0.0
+        self._shared = -1  # the version that was sent to the generators last
+        self._answered: list[Group] = []  # of the evaluation under way
         self._owed = Usage()
         """Of the life before a checkpoint: its groups are in the buffer, and had not been booked."""
 
@@ -77,7 +80,7 @@ class RemoteFeed:
         """Weights first, then slots: whatever is admitted from now on is written with them."""
         del training_flops  # real time passes here
         if self._schedule.released(version) == version:
-            self._generators.share(weights, version)
+            self._share(weights, version)
         self._buffer.trained(version)
         self.attend()
         self._admit()
@@ -85,6 +88,26 @@ class RemoteFeed:
     def attend(self) -> None:
         while (progress := self._generators.receive(wait=False)) is not None:
             self._handle(progress)
+
+    def exams(
+        self, requests: Sequence[GroupRequest], weights: Mapping[str, Tensor], version: int, watch: Watch
+    ) -> tuple[list[Group], Usage]:
+        """Nothing is trained meanwhile, so no newer weights can come in between. What is under way goes on beside it,
+        but in the middle of an off-policy round: then nothing is, and weights may go out that the round does not use.
+        """
+        before, self._answered = self._now.exam, []
+        if self._schedule.released(version) != version and self._shared != version:
+            assert not self._buffer.outstanding, "an off-policy round is complete before its first step"
+            self._share(weights, version)
+        self._generators.submit(tuple(requests), version)
+        self._admit()
+        while (num_answered := len(self._answered)) < len(requests):
+            self._handle(self._generators.receive())
+            if len(self._answered) > num_answered:
+                watch(len(self._answered), len(requests))
+        groups, self._answered = self._answered, []
+        _check_version(groups, version)
+        return groups, _less(self._now.exam, before)
 
     def report(self) -> FeedReport:
         now = time.monotonic()
@@ -123,13 +146,11 @@ class RemoteFeed:
         self._generators.close()
 
     def _not_booked(self) -> Usage:
-        """Since the last report. A generator is held whether it has work or not."""
+        """Since the last report, without exams. A generator is held whether it has work or not."""
         now, last = self._now, self._reported
-        return Usage(
-            device_s=now.idle_s + now.busy_s - last.idle_s - last.busy_s,
-            flops=now.usage.flops - last.usage.flops,
-            tokens=now.usage.tokens - last.usage.tokens,
-        )
+        held_s = now.idle_s + now.busy_s - last.idle_s - last.busy_s
+        used = replace(_less(now.usage, last.usage), device_s=held_s)
+        return _less(used, _less(now.exam, last.exam))
 
     def _admit(self) -> None:
         """Charge every free slot."""
@@ -151,5 +172,24 @@ class RemoteFeed:
         assert progress is not None
         self._now = progress
         for group in progress.groups:
+            if group.request.exam is not None:
+                self._answered.append(group)
+                continue
             self._source.record(group)
             self._buffer.put(group)
+
+    def _share(self, weights: Mapping[str, Tensor], version: int) -> None:
+        self._generators.share(weights, version)
+        self._shared = version
+
+
+def _less(usage: Usage, other: Usage) -> Usage:
+    return Usage(usage.device_s - other.device_s, usage.flops - other.flops, usage.tokens - other.tokens)
+
+
+def _check_version(groups: Sequence[Group], version: int) -> None:
+    for group in groups:
+        for rollout in group.rollouts:
+            if (rollout.versions != version).any():
+                found = sorted({int(one) for one in rollout.versions})
+                raise OrderError(f"an evaluation of version {version} was answered by {found}")

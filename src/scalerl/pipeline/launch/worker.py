@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
@@ -118,6 +118,8 @@ class Progress:
     """Generators that have died, where one may."""
     num_repeated: int = 0
     """Requests that others took over from them."""
+    exam: Usage = field(default_factory=Usage)
+    """Of `usage` and `busy_s`, what exams took."""
 
     def __reduce__(self) -> tuple[Callable[..., Progress], tuple[Any, ...]]:
         """Four arrays for all groups: a batch has thousands, each of which costs as much to pickle as all tokens."""
@@ -194,7 +196,7 @@ class Loop:
         self._done: list[Group] = []
         self._done_s = 0.0  # when the first of them was complete
         self._weights: SharedWeights | None = None
-        self._usage = Usage()
+        self._usage = self._exam = Usage()
         self._busy_s = self._idle_s = 0.0
         self._sent_s = 0.0
 
@@ -206,6 +208,7 @@ class Loop:
                 self._weights.fetch(self._writer.version, self._writer.load_weights)
             step = self._writer.advance()
             self._usage += step.usage
+            self._exam += step.exam
             self._busy_s += time.monotonic() - started
             if step.groups and not self._done:
                 self._done_s = time.monotonic()
@@ -221,7 +224,8 @@ class Loop:
 
     def _tell(self) -> None:
         groups, self._done = tuple(self._done), []
-        self._link.send(Progress(groups, self._usage, self._busy_s, self._idle_s, peak_memory_bytes()))
+        memory = peak_memory_bytes()
+        self._link.send(Progress(groups, self._usage, self._busy_s, self._idle_s, memory, exam=self._exam))
         self._sent_s = time.monotonic()
 
     def _receive(self) -> bool:

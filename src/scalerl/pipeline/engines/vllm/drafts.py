@@ -16,6 +16,9 @@ from scalerl.errors import InputError
 from scalerl.pipeline.engines.vllm.server import Ask, Written
 from scalerl.pipeline.types import EngineSettings, Finished, GroupRequest, Rollout
 
+_BEFORE_ALL = 1 << 40
+"""More drafts than there ever are."""
+
 
 @dataclass
 class Draft:
@@ -41,15 +44,15 @@ class Draft:
 
     def ask(self, settings: EngineSettings, stop_ids: tuple[int, ...]) -> Ask:
         """The next piece."""
-        end = settings.max_response if self.interruption is None else min(self.interruption, settings.max_response)
+        end = self.room(settings) if self.interruption is None else min(self.interruption, self.room(settings))
         return Ask(
             key=self.key,
             text=(*self.request.prompt_ids, *self.tokens),
             max_tokens=end - len(self.tokens),
             stop_ids=stop_ids,
-            temperature=settings.temperature,
+            temperature=settings.temperature_of(self.request),
             seed=piece_seed(self.request.seeds[self.place], len(self.tokens)),
-            priority=self.order,
+            priority=self.order if self.request.exam is None else self.order - _BEFORE_ALL,
             family=self.family,
         )
 
@@ -72,14 +75,17 @@ class Draft:
         self.interruption = None
         if settings.end_thinking.in_tokens(self.tokens):
             return
-        phrase = settings.phrase_ids[: settings.max_response - len(self.tokens)]
+        phrase = settings.phrase_ids[: self.room(settings) - len(self.tokens)]
         self.tokens += phrase
         self.logprobs += [0.0] * len(phrase)
         self.versions += [version] * len(phrase)
         self.own += [False] * len(phrase)
 
     def complete(self, settings: EngineSettings) -> bool:
-        return self.stopped or len(self.tokens) >= settings.max_response
+        return self.stopped or len(self.tokens) >= self.room(settings)
+
+    def room(self, settings: EngineSettings) -> int:
+        return settings.room_of(self.request)
 
     def finished(self) -> Finished:
         rollout = Rollout(

@@ -57,7 +57,8 @@ class VllmEngine:
         return sum(self._pending.values())
 
     def submit(self, request: GroupRequest) -> None:
-        """Hand the rollouts of a prompt to vLLM; they start as rows become free, in the order of submission."""
+        """Hand the rollouts of a prompt to vLLM; they start as rows become free, in the order of submission, exams
+        first."""
         checks.check_request(request, self._settings, self._context, self._vocabulary)
         if request.index in self._pending:
             raise InputError("a request that is in flight already", request.index, "each index once")
@@ -68,11 +69,13 @@ class VllmEngine:
         if not self._drafts:
             return EngineStep((), tokens=0, attended=0, sampled=0)
         finished, next_asks = [], []
-        tokens = attended = sampled = 0
+        tokens = attended = sampled = exam_tokens = exam_attended = 0
         for written in self._server.collect(_WAIT_S):
             draft = self._drafts.pop(written.key)
             read, looked_at = read_tokens(len(draft.request.prompt_ids) + len(draft.tokens), written)
             tokens, attended, sampled = tokens + read, attended + looked_at, sampled + len(written.tokens)
+            if draft.request.exam is not None:
+                exam_tokens, exam_attended = exam_tokens + read, exam_attended + looked_at
             draft.take(written, self._settings, self._version)
             if draft.complete(self._settings):
                 finished.append(draft.finished())
@@ -80,7 +83,7 @@ class VllmEngine:
             else:
                 next_asks.append(draft)
         self._ask(next_asks)
-        return EngineStep(tuple(finished), tokens, attended, sampled)
+        return EngineStep(tuple(finished), tokens, attended, sampled, exam_tokens, exam_attended)
 
     def load_weights(self, weights: Mapping[str, Tensor], version: int) -> None:
         """New weights from the next token on. Rollouts in flight go on with their caches as they are."""

@@ -69,10 +69,13 @@ class _Member:
     now: Progress = _NOTHING
     requests: dict[int, tuple[GroupRequest, int]] = field(default_factory=dict)
     """With it now, and the version that each needs."""
+    num_rollouts: int = 0
+    """Of these."""
 
 
 class Fleet:
-    """`start` asks the cluster for the generator of a place; `most` is how many requests one may have at a time."""
+    """`start` asks the cluster for the generator of a place; `most` is how many rollouts one may be asked for at
+    a time, but for the last request."""
 
     def __init__(
         self,
@@ -88,7 +91,7 @@ class Fleet:
         self._weights = weights or delivery.StoreDelivery(calls)
         self._lock = threading.Lock()
         self._inbox: queue.SimpleQueue[Progress | ScaleRLError] = queue.SimpleQueue()
-        self._waiting: list[tuple[int, GroupRequest, int]] = []  # a heap: the oldest admission first
+        self._waiting: list[tuple[int, GroupRequest, int]] = []  # a heap: exams, then the oldest admission first
         self._gone = _NOTHING  # sums of those that have died
         self._tries = dict.fromkeys(range(size), 0)
         self._alone_since: float | None = None
@@ -178,7 +181,9 @@ class Fleet:
 
     def _accept(self, member: _Member, progress: Progress) -> tuple[Group, ...]:
         member.now = replace(progress, groups=())
-        return tuple(group for group in progress.groups if member.requests.pop(group.request.index, None))
+        done = tuple(group for group in progress.groups if member.requests.pop(group.request.index, None))
+        member.num_rollouts -= sum(len(group.request.seeds) for group in done)
+        return done
 
     def _bury(self, member: _Member, how: str) -> None:
         """What it had goes to the others; another one takes its place."""
@@ -206,11 +211,12 @@ class Fleet:
         ready = [member for member in self._members if member.ready]
         shares: dict[int, list[tuple[GroupRequest, int]]] = {}
         while self._waiting and ready:
-            least = min(ready, key=lambda member: len(member.requests))
-            if len(least.requests) >= self._most:
+            least = min(ready, key=lambda member: member.num_rollouts)
+            if least.num_rollouts >= self._most:
                 break
             index, request, version = heapq.heappop(self._waiting)
             least.requests[index] = (request, version)
+            least.num_rollouts += len(request.seeds)
             shares.setdefault(id(least), []).append((request, version))
         for member in ready:
             if share := shares.get(id(member)):
@@ -237,6 +243,7 @@ def _added(one: Progress, other: Progress) -> Progress:
     return replace(
         one,
         usage=one.usage + other.usage,
+        exam=one.exam + other.exam,
         busy_s=one.busy_s + other.busy_s,
         idle_s=one.idle_s + other.idle_s,
         memory_bytes=max(one.memory_bytes, other.memory_bytes),

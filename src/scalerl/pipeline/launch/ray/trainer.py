@@ -138,7 +138,7 @@ class OnCluster:
             return cluster.start(PolicyGenerator, args, first + place, CALLS)
 
         weights = delivery_of(run, cluster, cluster.own_address())
-        fleet = Fleet(cluster, start, run.scale.launcher.generators, requests_at_once(run), self._notice, weights)
+        fleet = Fleet(cluster, start, run.scale.launcher.generators, rollouts_at_once(run), self._notice, weights)
         return RemoteFeed(fleet, source, Buffer(schedule, run.scale.batch.prompts), schedule)
 
     def open_trainer(
@@ -236,12 +236,10 @@ class _Told:
         self._events.put(("stopped", (reason, step, ledger)))
 
 
-def requests_at_once(run: RunConfig) -> int:
-    """Requests that one generator has at most: twice what its rows hold, so that the rest can go to whoever is faster.
-    With one generator there is no choice, and it gets them as `local` would."""
-    if run.scale.launcher.generators == 1:
-        return 1 << 30
-    return 2 * -(-run.scale.generator.rows // run.scale.batch.rollouts)
+def rollouts_at_once(run: RunConfig) -> int:
+    """That one generator is asked for at most: twice its rows, so that the rest can go to whoever is faster. With one
+    generator there is no choice, and it gets them as `local` would."""
+    return 1 << 40 if run.scale.launcher.generators == 1 else 2 * run.scale.generator.rows
 
 
 def pack_folder(folder: Path) -> Archive:
