@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scalerl import presets
 from scalerl.config import RunConfig, diff, digest, flatten, from_json, load_run, patch, to_dict, to_json
 from scalerl.config.layers import parse_override
 from scalerl.config.recipe import Cispo, Gspo
@@ -173,3 +174,27 @@ def test_flatten_lists_every_leaf_with_its_default() -> None:
     assert flat["scale.optimiser.betas"] == [0.9, 0.999]
     assert flat["seed"] == 0
     assert not any(isinstance(value, dict) for value in flat.values())
+
+
+@pytest.mark.parametrize("recipe", presets.names("recipe"))
+@pytest.mark.parametrize("scale", presets.names("scale"))
+def test_diff_is_what_differs_key_by_key_in_the_order_of_the_config(recipe: str, scale: str) -> None:
+    """But for keys that are not written at their default, of which the next test tells."""
+    other = load_run(recipe, scale).config
+    before, after = flatten(BASE), flatten(other)
+    keys = [*before, *(key for key in after if key not in before)]
+    differing = {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
+    found = diff(BASE, other)
+    silent = {"scale.evaluation.by"} & found.keys()
+    assert [item for item in found.items() if item[0] not in silent] == [
+        item for item in differing.items() if item[0] not in silent
+    ]
+
+
+def test_diff_knows_the_default_of_a_key_that_is_not_written() -> None:
+    """A key that came later is left out at its default; it is there all the same, and a patch can bring it back."""
+    local = patch(BASE, {"scale.launcher.kind": "local"})
+    changed = patch(local, {"scale.evaluation.by": "generators"})
+    assert diff(local, changed) == {"scale.evaluation.by": ("trainer", "generators")}
+    assert diff(changed, local) == {"scale.evaluation.by": ("generators", "trainer")}
+    assert "scale.evaluation.by" not in flatten(local)

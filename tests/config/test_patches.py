@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scalerl import presets
-from scalerl.config import diff, load_run, patch, to_dict
-from scalerl.config.patches import Patches, differences
+from scalerl.config import load_run, patch
+from scalerl.config.patches import Patches
 from scalerl.errors import InputError
 
 
@@ -29,15 +28,6 @@ def test_the_base_stays_as_it_is() -> None:
     patches = Patches(base)
     patches.apply({"scale.batch.prompts": 3}, "here")
     assert patches.apply({}, "here") == base
-
-
-@pytest.mark.parametrize("recipe", presets.names("recipe"))
-@pytest.mark.parametrize("scale", presets.names("scale"))
-def test_differences_are_those_of_diff(recipe: str, scale: str) -> None:
-    old, new = load_run().config, load_run(recipe, scale).config
-    for one, other in ((old, new), (new, old)):
-        found = differences(to_dict(one), to_dict(other))
-        assert list(found.items()) == list(diff(one, other).items())
 
 
 def test_a_bad_patch_names_the_key_and_the_place() -> None:

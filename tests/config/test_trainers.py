@@ -20,7 +20,7 @@ def test_one_trainer_leaves_no_trace_in_a_config() -> None:
     assert digest(TWO) != digest(LOCAL)
     assert from_json(to_json(TWO)) == TWO
     assert from_json(to_json(LOCAL)).scale.launcher.trainers == 1
-    assert diff(LOCAL, TWO) == {"scale.launcher.trainers": (None, 2)}
+    assert diff(LOCAL, TWO) == {"scale.launcher.trainers": (1, 2)}
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "1.5", "many"])

@@ -116,12 +116,20 @@ def test_without_math_verify(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 PARENT = f"""
-import os, sys
+import threading, time
+from contextlib import suppress
 from pathlib import Path
 from scalerl.verify.symbolic import MathVerifier
+def tell():
+    workers = []
+    while len(workers) < 2:  # on a busy machine one of them may answer easy questions alone
+        time.sleep(0.05)
+        with suppress(OSError):  # a thread that has just ended
+            workers = [n for t in Path("/proc/self/task").glob("*/children") for n in t.read_text().split()]
+    print(*workers, flush=True)
 verifier = MathVerifier(timeout_s=20.0, workers=2)
 verifier.verify_all([r"\\boxed{{x+1}}", r"\\boxed{{x+2}}"], "1+x")
-print(*(n for t in Path("/proc/self/task").glob("*/children") for n in t.read_text().split()), flush=True)
+threading.Thread(target=tell, daemon=True).start()
 verifier.verify_all([{HANGS!r}, {HANGS!r}], "1+x")
 """
 

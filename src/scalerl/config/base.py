@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
 from pydantic_core import PydanticCustomError
 
 from scalerl.errors import InputError
@@ -20,6 +20,8 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 Name = Annotated[str, Field(min_length=1)]
 
+EVERY_KEY = "every key"
+"""Context of a dump that is to have silent keys too."""
 IMPOSSIBLE = "impossible"
 """Error type of a combination of values that are each allowed."""
 REFUSED = "refused"
@@ -38,8 +40,10 @@ class Frozen(BaseModel):
     run that it was before, and its digest must not change."""
 
     @model_serializer(mode="wrap")
-    def _without_silent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_silent(self, dump: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         values: dict[str, Any] = dump(self)
+        if info.context == EVERY_KEY:
+            return values
         fields = type(self).model_fields
         usual = {key for key in self.silent if getattr(self, key) == fields[key].default}
         return {key: value for key, value in values.items() if key not in usual}

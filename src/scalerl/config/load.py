@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from scalerl.config.base import EVERY_KEY
 from scalerl.config.layers import (
     KeyPath,
     Layer,
@@ -78,10 +79,49 @@ def patch(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
 
 
 def diff(old: RunConfig, new: RunConfig) -> Changes:
-    """Every dotted key whose value differs, in the order of the config."""
-    before, after = flatten(old), flatten(new)
-    keys = [*before, *(key for key in after if key not in before)]
-    return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
+    """Every dotted key whose value differs: those of `old` in the order of the config, then those it has not."""
+    return differences(old, new, to_dict(old), to_dict(new))
+
+
+def differences(
+    old: RunConfig, new: RunConfig, old_values: Mapping[str, Any], new_values: Mapping[str, Any]
+) -> Changes:
+    """As `diff`, where `to_dict` of both is known already; parts that both share are not looked into."""
+    changes = dict(sorted(_differences(old_values, new_values, ()), key=lambda change: change[1][0] is None))
+    if not any(None in change for change in changes.values()):
+        return changes
+    before, after = _every_key(old), _every_key(new)  # a key that is not written at its default is there all the same
+    return {
+        key: (before.get(key) if was is None else was, after.get(key) if now is None else now)
+        for key, (was, now) in changes.items()
+    }
+
+
+def _differences(
+    old: Mapping[str, Any], new: Mapping[str, Any], path: KeyPath
+) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    for key in [*old, *(key for key in new if key not in old)]:
+        before, after = old.get(key), new.get(key)
+        if before == after:
+            continue
+        if isinstance(before, Mapping) and isinstance(after, Mapping) and before and after:
+            yield from _differences(before, after, (*path, key))
+        else:
+            removed, added = _below(before, (*path, key)), _below(after, (*path, key))
+            for name in [*removed, *(name for name in added if name not in removed)]:
+                yield name, (removed.get(name), added.get(name))
+
+
+def _below(value: Any, path: KeyPath) -> dict[str, Any]:
+    """The values below a key that only one side has, or has as a table."""
+    if isinstance(value, Mapping):
+        return {".".join(below): leaf for below, leaf in leaves(value, path)}
+    return {} if value is None else {".".join(path): value}
+
+
+def _every_key(config: RunConfig) -> dict[str, Any]:
+    """As `flatten`, with the keys too that are not written at their default."""
+    return {".".join(path): value for path, value in leaves(config.model_dump(mode="json", context=EVERY_KEY))}
 
 
 def flatten(config: RunConfig) -> dict[str, Any]:

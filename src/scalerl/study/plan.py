@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import Any
 
 from scalerl.config import RunConfig, load_run, to_dict
-from scalerl.config.load import Changes
-from scalerl.config.patches import Patches, differences
+from scalerl.config.load import Changes, differences
+from scalerl.config.patches import Patches
 from scalerl.config.study import BASE, CellConfig, CommandTrainer, StudyConfig
 from scalerl.config.study_parts import placeholders
 from scalerl.errors import InputError
@@ -90,7 +90,7 @@ def plan(config: StudyConfig) -> Plan:
         config=config,
         cells=cells,
         jobs=tuple(_own_job(cell.name, seed, identities, values) for seed in config.seeds for cell in cells),
-        diffs={name: differences(values[BASE], found) for name, found in values.items()},
+        diffs={name: differences(configs[BASE], configs[name], values[BASE], found) for name, found in values.items()},
         digests={name: _sha({"run": identities[name], **found["scale"]["budget"]}) for name, found in values.items()},
         configs=configs,
         parameters={},
