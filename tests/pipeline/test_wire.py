@@ -109,3 +109,49 @@ def test_an_end_survives_being_written_down() -> None:
     assert End.of(end.plain()) == end
     assert end.size == 3
     assert exchange.lay().end.name != end.name
+
+
+def test_what_is_being_sent_is_not_written_over() -> None:
+    """Memory is used again, but not under the hands of a slow generator."""
+    exchange = Exchange("127.0.0.1", 1, "gloo")
+    exchange.publish(weights(1.0), version=1)
+    with exchange.newest() as (version, slow):
+        for later in (2, 3, 4):
+            exchange.publish(weights(float(later)), version=later)
+        assert version == 1
+        assert_equal(dict(zip(weights(0.0), slow, strict=True)), weights(1.0))
+    with exchange.newest() as (version, newest):
+        assert version == 4
+        assert_equal(dict(zip(weights(0.0), newest, strict=True)), weights(4.0))
+
+
+def test_memory_is_used_again() -> None:
+    exchange = Exchange("127.0.0.1", 1, "gloo")
+    places = set()
+    for version in range(1, 7):
+        exchange.publish(weights(float(version)), version)
+        with exchange.newest() as (_, tensors):
+            places.add(tensors[0].data_ptr())
+    assert len(places) == 2  # the newest, and the one before
+    exchange.publish({"matrix": torch.ones(4)}, 7)  # another policy
+    with exchange.newest() as (_, tensors):
+        assert [tensor.tolist() for tensor in tensors] == [[1.0] * 4]
+
+
+def test_tensors_that_are_borrowed_come_in_the_same_memory() -> None:
+    exchange = Exchange("127.0.0.1", 1, "gloo")
+    exchange.publish(weights(1.0), version=1)
+    wire = exchange.lay()
+    receiving: Receiving | None = None
+    places = set()
+    for version in (1, 2, 3):
+        wire.answer()
+        receiving = receiving or Receiving(wire.end, 1, CPU)
+        came = receiving.receive(borrowed=True)
+        assert came is not None
+        found = dict(came[1])
+        assert_equal(found, weights(float(version)))
+        places.add(found["matrix"].data_ptr())
+        exchange.publish(weights(float(version + 1)), version=version + 1)
+    assert len(places) == 1
+    wire.cut()

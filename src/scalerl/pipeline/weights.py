@@ -175,9 +175,13 @@ class Parcel:
     places: Mapping[str, Place]
 
     @classmethod
-    def of(cls, weights: Mapping[str, Tensor], version: int) -> Parcel:
+    def of(cls, weights: Mapping[str, Tensor], version: int, before: Parcel | None = None) -> Parcel:
+        """`before`: an earlier one that nobody needs any more; its memory is used again. New memory costs more than the
+        copy: the system hands it out page by page."""
         places = _places(weights)
-        block = torch.empty(max(place.end_bytes for place in places.values()), dtype=torch.uint8)
+        block = None if before is None or before.places != places else torch.from_numpy(before.block)
+        if block is None:
+            block = torch.empty(max(place.end_bytes for place in places.values()), dtype=torch.uint8)
         for name, place in places.items():
             flat = block[place.offset_bytes : place.end_bytes].view(place.dtype)
             flat.view(place.shape).copy_(weights[name].detach())

@@ -14,8 +14,8 @@ from __future__ import annotations
 import queue
 import socket
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
 from datetime import timedelta
 from typing import Any, Literal
@@ -58,6 +58,16 @@ class End:
         return cls(host, port, name, size, backend, tuple((key, kind, tuple(shape)) for key, kind, shape in layout))
 
 
+@dataclass
+class _Copies:
+    """One version of all weights, as the trainer keeps it."""
+
+    version: int
+    tensors: list[Tensor]
+    num_readers: int = 0
+    """Wires that are sending it."""
+
+
 class Exchange:
     """The trainer's side: the newest weights, and a wire for each generator. `receivers`: processes of a generator."""
 
@@ -69,20 +79,34 @@ class Exchange:
             master_listen_fd=listener.detach(),
         )  # fmt: skip
         self._size, self._backend = 1 + receivers, backend
-        self._newest: tuple[int, list[Tensor]] | None = None
+        self._lock = threading.Lock()
+        self._newest: _Copies | None = None
+        self._last: _Copies | None = None
+        """Before the newest: on a CPU its memory is used again, because new memory costs more than the copies. A GPU
+        has other things to do with its memory, and gives it out at no cost."""
         self._layout: Layout = ()
         self._num_wires = 0
 
     def publish(self, weights: Mapping[str, Tensor], version: int) -> None:
         """These are the newest from now on; they are copied, because the next step changes them."""
-        device = "cpu" if self._backend == "gloo" else "cuda"
-        copies = [tensor.detach().to(device=device, copy=True).contiguous() for tensor in weights.values()]
-        _finish(copies[0].device)
-        self._layout = tuple(
-            (name, str(copy.dtype).removeprefix("torch."), tuple(copy.shape))
-            for name, copy in zip(weights, copies, strict=True)
+        layout = tuple(
+            (name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)) for name, tensor in weights.items()
         )
-        self._newest = version, copies
+        copies = self._copied(weights, layout)
+        _finish(copies[0].device)
+        with self._lock:
+            self._last = self._newest if self._backend == "gloo" else None
+            self._newest, self._layout = _Copies(version, copies), layout
+
+    def _copied(self, weights: Mapping[str, Tensor], layout: Layout) -> list[Tensor]:
+        with self._lock:
+            spare = None
+            if self._last is not None and not self._last.num_readers and layout == self._layout:
+                spare, self._last = self._last.tensors, None
+        if spare is None:
+            device = "cpu" if self._backend == "gloo" else "cuda"
+            return [tensor.detach().to(device=device, copy=True).contiguous() for tensor in weights.values()]
+        return [copy.copy_(tensor.detach()) for copy, tensor in zip(spare, weights.values(), strict=True)]
 
     def lay(self) -> Wire:
         """A wire to a new generator; weights must have been published."""
@@ -91,10 +115,18 @@ class Exchange:
         end = End(self._host, self._port, name, self._size, self._backend, self._layout)
         return Wire(end, self)
 
-    @property
-    def newest(self) -> tuple[int, list[Tensor]]:
-        assert self._newest is not None, "nothing was published"
-        return self._newest
+    @contextmanager
+    def newest(self) -> Iterator[tuple[int, list[Tensor]]]:
+        """The version and its tensors, which stay as they are inside."""
+        with self._lock:
+            copies = self._newest
+            assert copies is not None, "nothing was published"
+            copies.num_readers += 1
+        try:
+            yield copies.version, copies.tensors
+        finally:
+            with self._lock:
+                copies.num_readers -= 1
 
 
 class Wire:
@@ -123,13 +155,13 @@ class Wire:
         with suppress(RuntimeError):  # the other side is gone: whoever looks after the generators hears of it too
             self._group = _group(self.end, 0)
             while self._questions.get():
-                version, tensors = self._exchange.newest
-                device = tensors[0].device
-                header = torch.tensor([version if version > sent else _NOTHING_NEW], device=device)
-                _broadcast(self._group, header)
-                for tensor in tensors if version > sent else ():
-                    _broadcast(self._group, tensor)
-                _finish(device)
+                with self._exchange.newest() as (version, tensors):
+                    device = tensors[0].device
+                    header = torch.tensor([version if version > sent else _NOTHING_NEW], device=device)
+                    _broadcast(self._group, header)
+                    for tensor in tensors if version > sent else ():
+                        _broadcast(self._group, tensor)
+                    _finish(device)
                 sent = max(sent, version)
 
 
@@ -138,6 +170,7 @@ class Receiving:
 
     def __init__(self, end: End, rank: int, device: torch.device) -> None:
         self.end = end
+        self._kept: list[Tensor] = []
         self._device = torch.device("cpu") if end.backend == "gloo" else device
         self._group = _group(end, rank)
 
@@ -146,16 +179,26 @@ class Receiving:
         """The one that there was before, if it is at the same wire."""
         return before if before is not None and before.end == end else cls(end, rank, device)
 
-    def receive(self) -> tuple[int, Iterator[tuple[str, Tensor]]] | None:
-        """Ask once: the version, and the tensors, all of which must be taken; None: there are no newer ones."""
+    def receive(self, *, borrowed: bool = False) -> tuple[int, Iterator[tuple[str, Tensor]]] | None:
+        """Ask once: the version, and the tensors, all of which must be taken; None: there are no newer ones.
+
+        `borrowed`: they are copied before the next question, whose tensors then come in the same memory."""
         header = torch.zeros(1, dtype=torch.int64, device=self._device)
         _broadcast(self._group, header)
         version = int(header.item())
-        return None if version == _NOTHING_NEW else (version, self._tensors())
+        if version == _NOTHING_NEW:
+            return None
+        if borrowed and not self._kept:
+            self._kept = list(self._room())
+        return version, self._tensors(self._kept if borrowed else self._room())
 
-    def _tensors(self) -> Iterator[tuple[str, Tensor]]:
-        for name, dtype, shape in self.end.layout:
-            tensor = torch.empty(shape, dtype=getattr(torch, dtype), device=self._device)
+    def _room(self) -> Iterator[Tensor]:
+        """For one tensor after the other."""
+        for _, dtype, shape in self.end.layout:
+            yield torch.empty(shape, dtype=getattr(torch, dtype), device=self._device)
+
+    def _tensors(self, room: Iterable[Tensor]) -> Iterator[tuple[str, Tensor]]:
+        for (name, _, _), tensor in zip(self.end.layout, room, strict=True):
             _broadcast(self._group, tensor)
             yield name, tensor
 

@@ -5,6 +5,7 @@ What only Ray itself can show is in tests/pipeline/cluster.
 
 from __future__ import annotations
 
+import copy
 import importlib
 import os
 import signal
@@ -67,7 +68,7 @@ class Threads:
         return future
 
     def put(self, value: Any) -> Any:
-        return value
+        return copy.deepcopy(value)
 
     def wait(self, refs: Sequence[Future[Any]], timeout_s: float) -> list[Future[Any]]:
         return list(wait_for(refs, timeout_s, FIRST_COMPLETED).done)
@@ -372,6 +373,16 @@ def test_a_parcel_holds_every_tensor_as_it_was() -> None:
     for name, tensor in parcel.tensors().items():
         assert tensor.dtype == weights[name].dtype
         assert torch.equal(tensor, weights[name])
+
+
+def test_a_parcel_uses_the_memory_of_one_before() -> None:
+    first = Parcel.of({"a": torch.ones(3), "b": torch.ones(2, 2)}, 1)
+    second = Parcel.of({"a": torch.zeros(3), "b": torch.full((2, 2), 5.0)}, 2, first)
+    assert second.block.ctypes.data == first.block.ctypes.data
+    assert {name: tensor.sum().item() for name, tensor in second.tensors().items()} == {"a": 0.0, "b": 20.0}
+    other = Parcel.of({"a": torch.ones(4)}, 3, second)
+    assert (other.version, other.tensors()["a"].tolist()) == (3, [1.0] * 4)
+    assert second.tensors()["b"].tolist() == [[5.0, 5.0], [5.0, 5.0]]
 
 
 def test_news_come_at_once_when_there_are_some(actor: GeneratorActor) -> None:

@@ -113,7 +113,7 @@ class EmbeddedEngine:
     def receive_weights(self, end: End) -> None:
         """The same with weights that come over a wire, if there are newer ones."""
         self._wire = Receiving.at(end, self._wire, 1, self._forward.device)
-        if (came := self._wire.receive()) is not None:
+        if (came := self._wire.receive(borrowed=True)) is not None:
             version, weights = came
             self.load_weights(dict(weights), version)
 

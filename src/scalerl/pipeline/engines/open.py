@@ -15,6 +15,7 @@ from scalerl.config.policy import MoeModel, PretrainedModel
 from scalerl.errors import InputError
 from scalerl.pipeline.devices import generator_device
 from scalerl.pipeline.engines.embedded import EmbeddedEngine
+from scalerl.pipeline.engines.forward import context_of
 from scalerl.pipeline.engines.vllm import VllmEngine, VllmOptions, VllmServer
 from scalerl.pipeline.engines.vllm.checks import check_heads, check_installed, check_names, head_width
 from scalerl.pipeline.engines.vllm.known import check_architecture
@@ -81,14 +82,15 @@ def open_engine(
     assert folder is not None, "vLLM reads the policy from a folder"
     check_heads(head_width(model.config), gpus=torch.cuda.is_available())
     check_names(model, folder)
-    return VllmEngine(VllmServer.open(folder, _options(run, settings)), model, settings, version)
+    server = VllmServer.open(folder, _options(run, settings, context_of(model, settings)))
+    return VllmEngine(server, model, settings, version)
 
 
-def _options(run: RunConfig, settings: EngineSettings) -> VllmOptions:
+def _options(run: RunConfig, settings: EngineSettings, context: int) -> VllmOptions:
     given = run.scale.generator.vllm
     return VllmOptions(
         rows=settings.rows,
-        context=settings.max_prompt + settings.max_response,
+        context=context,
         dtype=run.scale.model.dtype,
         fp32_head=settings.fp32_head,
         threads=run.scale.launcher.threads,

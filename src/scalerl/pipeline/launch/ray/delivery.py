@@ -21,7 +21,8 @@ class Calls(Protocol):
     """What is needed of a `Cluster`."""
 
     def call(self, actor: Actor, method: str, *args: Any) -> Ref: ...
-    def put(self, value: Any) -> Ref: ...
+    def put(self, value: Any) -> Ref:
+        """Of a copy: the value may change after the call."""
 
 
 class Delivery(Protocol):
@@ -42,14 +43,16 @@ class StoreDelivery:
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        self._parcel: Ref | None = None
+        self._packed: Parcel | None = None
+        self._stored: Ref | None = None
 
     def pack(self, weights: Mapping[str, Tensor], version: int) -> None:
-        self._parcel = self._calls.put(Parcel.of(weights, version))
+        self._packed = Parcel.of(weights, version, self._packed)
+        self._stored = self._calls.put(self._packed)
 
     def send(self, actor: Actor) -> None:
-        if self._parcel is not None:
-            self._calls.call(actor, "load", self._parcel)
+        if self._stored is not None:
+            self._calls.call(actor, "load", self._stored)
 
     def forget(self, actor: Actor) -> None: ...
 
