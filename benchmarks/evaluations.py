@@ -6,8 +6,9 @@
 The `laptop` run at k = 8 with an evaluation every few steps; what is compared is how long the trainer stands still for
 one, from the end of the step to the point. While generators answer, they also write what was under way: that work is
 not lost, it is there when the trainer goes on. So the whole run is compared too, in seconds of a step, evaluations
-included. All variants learn at a rate of nearly zero, so that their answers are equally long, and take turns, because
-the speed of this machine drifts. Two cores have nothing to gain from a second generator but the trainer's, which waits.
+included. All variants learn at a rate of nearly zero, so that their answers are equally long, and are run one after the
+other again and again, because the speed of this machine drifts. On two cores there is little to gain: while the trainer
+measures, only its own core works, and while two generators do, both.
 Pass rates at step 0 must be equal: the seeds and the policy are the same. benchmarks/results/evaluations.json keeps it.
 """
 

@@ -13,31 +13,37 @@ import pytest
 
 from scalerl.errors import InputError
 from scalerl.pipeline.engines.embedded import EmbeddedEngine
-from scalerl.pipeline.types import Engine, EngineSettings, Exam, Finished, GroupRequest, Rollout, Snapshot
+from scalerl.pipeline.types import Engine, EngineSettings, Exam, GroupRequest, Rollout, Snapshot
+
+from .test_contract import recomputed
 
 OpenEngine = Callable[..., Engine]
 Settings = Callable[..., EngineSettings]
 RequestOf = Callable[..., GroupRequest]
 Rollouts = dict[tuple[int, int], Rollout]
-COLD = Exam(None, temperature=1e-4)
+COOL = Exam(None, temperature=0.5)
 
 
 def test_temperature_and_length_are_those_of_each_request(
-    open_engine: OpenEngine, settings: Settings, request_of: RequestOf, drain: Callable[[Engine], Rollouts]
+    open_engine: OpenEngine, policy: Any, settings: Settings, request_of: RequestOf, drain: Callable[[Engine], Rollouts]
 ) -> None:
-    """Cold answers are all the same, and certain; warm ones beside them are not, and are as long as they may be."""
+    """In the same steps, side by side; the log-prob of each token tells the temperature that it was sampled at."""
     engine = open_engine(settings(rows=8, max_response=20))
-    engine.submit(request_of(1, rollouts=4, max_response=12))
-    engine.submit(request_of(-3, rollouts=4, prompt_ids=(3, 1, 4), exam=COLD))
+    requests = [
+        (1.0, request_of(1, rollouts=3, max_response=12)),
+        (0.4, request_of(-3, rollouts=3, prompt_ids=(3, 1, 4), exam=Exam(None, 0.4))),
+        (1.8, request_of(-2, rollouts=2, prompt_ids=(5, 2), exam=Exam("hot", 1.8), max_response=5)),
+    ]
+    for _, request in requests:
+        engine.submit(request)
     found = drain(engine)
-    warm = [found[1, place] for place in range(4)]
-    cold = [found[-3, place] for place in range(4)]
-    assert [len(rollout) for rollout in warm] == [12] * 4
-    assert [len(rollout) for rollout in cold] == [20] * 4
-    assert len({tuple(rollout.tokens) for rollout in warm}) > 1
-    assert len({tuple(rollout.tokens) for rollout in cold}) == 1
-    assert max(np.abs(rollout.logprobs).max() for rollout in cold) < 1e-3
-    assert min(np.abs(rollout.logprobs).max() for rollout in warm) > 0.1
+    for (temperature, request), length in zip(requests, (12, 20, 5), strict=True):
+        for place in range(len(request.seeds)):
+            rollout = found[request.index, place]
+            assert len(rollout) == length
+            expected = recomputed(policy, request.prompt_ids, rollout, temperature)
+            assert rollout.logprobs == pytest.approx(expected, abs=1e-4)
+    assert len({tuple(found[1, place].tokens) for place in range(3)}) == 3
 
 
 def test_what_is_written_beside_an_exam_is_written_without_it_too(
@@ -61,26 +67,19 @@ def test_what_is_written_beside_an_exam_is_written_without_it_too(
 
 
 def test_exams_come_first(open_engine: OpenEngine, settings: Settings, request_of: RequestOf) -> None:
-    """What has begun goes on; what only waits is overtaken, in the order of submission."""
-    engine = open_engine(settings(rows=2, max_response=30))
-    order: list[int] = []
-
-    def step() -> list[Finished]:
-        done = list(engine.step().finished)
-        order.extend(finished.request for finished in done)
-        return done
-
-    for index in range(4):
-        engine.submit(request_of(index, rollouts=2, max_response=30 if index == 0 else 5))
-    while engine.num_pending == 8 and not order:
-        step()
+    """What has begun goes on, with vLLM at most what its rows hold; what only waits is overtaken."""
+    engine = open_engine(settings(rows=16, max_response=12))
+    for index in range(6):
+        engine.submit(request_of(index, rollouts=8))
     for index in (-2, -1):
-        engine.submit(request_of(index, rollouts=2, exam=COLD, max_response=5))
+        engine.submit(request_of(index, rollouts=8, exam=COOL))
+    order: list[int] = []
     while engine.num_pending:
-        step()
-    begun = 4 if order[2:4] == [1, 1] else 2  # vLLM may have begun the next two before it heard of the exams
-    assert order[begun : begun + 4] == [-2, -2, -1, -1]
-    assert len(order) == 12
+        order.extend(finished.request for finished in engine.step().finished)
+    assert len(order) == 64
+    exams = [place for place, index in enumerate(order) if index < 0]
+    overtaken = [place for place, index in enumerate(order) if index >= 2]
+    assert max(exams) < min(overtaken)
 
 
 def test_their_work_is_counted_apart(open_engine: OpenEngine, settings: Settings, request_of: RequestOf) -> None:
@@ -94,7 +93,7 @@ def test_their_work_is_counted_apart(open_engine: OpenEngine, settings: Settings
             sums += [step.tokens, step.attended, step.exam_tokens, step.exam_attended]
         return sums
 
-    exam = request_of(-5, rollouts=2, prompt_ids=(7, 8, 9), exam=COLD, max_response=7)
+    exam = request_of(-5, rollouts=2, prompt_ids=(7, 8, 9), exam=COOL, max_response=7)
     plain = request_of(2, rollouts=3)
     alone, other, both = counts(exam), counts(plain), counts(plain, exam)
     assert alone[:2].tolist() == alone[2:].tolist()
@@ -125,7 +124,7 @@ def test_a_restored_engine_goes_on_with_them(
         for _ in range(steps):
             engine.step()
         engine.submit(request_of(1, rollouts=2))
-        engine.submit(request_of(-1, rollouts=4, exam=COLD, max_response=6))
+        engine.submit(request_of(-1, rollouts=4, exam=COOL, max_response=6))
         return engine
 
     saved = begun().snapshot()

