@@ -24,10 +24,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from scale import trained
 from scalerl.config import RunConfig, load_run
-from scalerl.pipeline.launch.ray.drive import train_on_ray
-from scalerl.pipeline.observe import Silent
-from scalerl.pipeline.session import train
 
 RESULTS = Path(__file__).parent / "results" / "evaluations.json"
 EVERY, EVALUATIONS = 6, 5
@@ -43,21 +41,10 @@ VARIANTS = {
 }
 
 
-class Watching(Silent):
-    def preparing(self, progress: object) -> None: ...
-
-    def notice(self, text: str) -> None:
-        print(text, file=sys.stderr)
-
-
 def measure(variant: str) -> dict[str, Any]:
     run: RunConfig = load_run("scalerl", "laptop", overrides=[*ALL_RUNS, *VARIANTS[variant]]).config
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / "run"
-        if run.scale.launcher.kind == "ray":
-            train_on_ray(run, folder, watcher=Watching())
-        else:
-            train(run, folder)
+        folder = trained(run, Path(place) / "run")
         steps = {line["step"]: line for line in lines(folder / "metrics.jsonl")}
         points = lines(folder / "evals.jsonl")
     waited = [point["wall_s"] - steps[point["step"]]["wall_s"] for point in points if point["step"]]

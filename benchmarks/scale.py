@@ -97,17 +97,19 @@ class Watching(Silent):
         print(text, file=sys.stderr)
 
 
+def trained(run: RunConfig, folder: Path) -> Path:
+    """The folder of the run, when it has ended."""
+    if run.scale.launcher.kind == "ray":
+        return train_on_ray(run, folder, watcher=Watching()).folder
+    return train(run, folder).folder
+
+
 def measure(variant: str, steps: int) -> Speed:
     steps = min(steps, LARGE_STEPS) if variant.endswith("3M") else steps
     overrides = [*ALL_RUNS, *VARIANTS[variant], f"scale.budget.amount={RUN_IN + steps}"]
     run: RunConfig = load_run("scalerl", "laptop", overrides=overrides).config
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / "run"
-        if run.scale.launcher.kind == "ray":
-            train_on_ray(run, folder, watcher=Watching())
-        else:
-            train(run, folder)
-        found = like(folder)
+        found = like(trained(run, Path(place) / "run"))
     simulated = simulate(found.question, steps=SIMULATED_STEPS, rates=found.rates, fleet=found.fleet(found.question))
     measured = found.measured
     return Speed(
