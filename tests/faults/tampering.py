@@ -27,11 +27,12 @@ def writes(
     return (lambda: None) if log is None else (lambda: points.save(log))
 
 
-def slow_trainer(seconds: float) -> None:
-    """Every step takes longer."""
+def slow_trainer(seconds: float, after: int = 0) -> None:
+    """Every step takes longer, but for the first `after`."""
     from scalerl.pipeline.trainer import Trainer
 
-    _prefix(Trainer, "step", lambda *_, **__: time.sleep(seconds))
+    steps = itertools.count()
+    _prefix(Trainer, "step", lambda *_, **__: time.sleep(seconds if next(steps) >= after else 0))
 
 
 def slow_generator(seconds: float) -> None:

@@ -61,7 +61,7 @@ def test_the_second_ends_at_once_and_the_run_goes_on(
 ) -> None:
     """In the middle of a step that would take minutes."""
     run = Small(launcher)
-    call = nursery.start(run.begin("run"), tmp_path, tampering=[("slow_trainer", {"seconds": 0.3})])
+    call = nursery.start(run.begin("run"), tmp_path, tampering=[("slow_trainer", {"seconds": 300.0, "after": 3})])
     assert wait_for(lambda: _logged(tmp_path / "run", 3))
     call.send(number)
     assert wait_for(lambda: "again to end at once" in call.err)
