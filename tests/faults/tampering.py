@@ -27,12 +27,25 @@ def writes(
     return (lambda: None) if log is None else (lambda: points.save(log))
 
 
-def slow_trainer(seconds: float, after: int = 0) -> None:
-    """Every step takes longer, but for the first `after`."""
+def slow_trainer(seconds: float) -> None:
+    """Every step takes longer."""
     from scalerl.pipeline.trainer import Trainer
 
-    steps = itertools.count()
-    _prefix(Trainer, "step", lambda *_, **__: time.sleep(seconds if next(steps) >= after else 0))
+    _prefix(Trainer, "step", lambda *_, **__: time.sleep(seconds))
+
+
+def stuck_trainer(step: int, file: str) -> None:
+    """That step takes minutes; the file is there once it has begun."""
+    from scalerl.pipeline.trainer import Trainer
+
+    steps = itertools.count(1)
+
+    def wait(*_: Any, **__: Any) -> None:
+        if next(steps) == step:
+            Path(file).touch()
+            time.sleep(300.0)
+
+    _prefix(Trainer, "step", wait)
 
 
 def slow_generator(seconds: float) -> None:

@@ -11,7 +11,7 @@ from . import books, kills
 from .nursery import Nursery, wait_for
 from .small import Small
 
-SLOW = [("slow_trainer", {"seconds": 0.1})]
+SLOW = [("slow_trainer", {"seconds": 0.3})]
 
 
 def _logged(folder: Path, steps: int) -> bool:
@@ -59,10 +59,11 @@ def test_ctrl_c_in_a_terminal_reaches_both_processes(nursery: Nursery, tmp_path:
 def test_the_second_ends_at_once_and_the_run_goes_on(
     nursery: Nursery, tmp_path: Path, inline: kills.Ground, launcher: str, number: signal.Signals
 ) -> None:
-    """In the middle of a step that would take minutes."""
+    """In the middle of a step that would take minutes: sent earlier, the first could end the run before it."""
     run = Small(launcher)
-    call = nursery.start(run.begin("run"), tmp_path, tampering=[("slow_trainer", {"seconds": 300.0, "after": 3})])
-    assert wait_for(lambda: _logged(tmp_path / "run", 3))
+    begun = tmp_path / "begun"
+    call = nursery.start(run.begin("run"), tmp_path, tampering=[("stuck_trainer", {"step": 4, "file": str(begun)})])
+    assert wait_for(begun.exists)
     call.send(number)
     assert wait_for(lambda: "again to end at once" in call.err)
     call.send(number)
