@@ -150,14 +150,13 @@ class _Planner:
 
         if split is not None:
             return self._run(question.split(*split), self._steps), None
-        found = best_split(question, gpus, seed=self._seed, short=self._short(question))
-        return self._run(question.split(found.best.generating, found.best.training), self._steps), found
+        # a measured run has rates of its own, and devices without a datasheet
+        short = None if self._likeness is None else self._simulating(question, _BRIEF_STEPS)
+        found = best_split(question, gpus, self._simulating(question, self._steps), seed=self._seed, short=short)
+        return found.best, found
 
-    def _short(self, question: Question) -> Simulate | None:
-        """A measured run has rates of its own, and devices without a datasheet."""
-        if self._likeness is None:
-            return None
-        return lambda generating, training: self._run(question.split(generating, training), _BRIEF_STEPS)
+    def _simulating(self, question: Question, steps: int) -> Simulate:
+        return lambda generating, training: self._run(question.split(generating, training), steps)
 
     def _run(self, question: Question, steps: int) -> Simulated:
         from scalerl.plan import simulate
