@@ -28,6 +28,8 @@ MakeRun = Callable[..., RunConfig]
 SHAPE = TinyLlama(width=16, layers=2, heads=2, feed_forward=24, context=24)
 MOE = TinyMoe(width=16, layers=1, heads=2, feed_forward=24, context=24)
 PROMPT = (5, 6, 7)
+ROUNDING = 1e-5
+"""Of float32 sums in another order, which depends on the processor: 1.2e-6 was seen. One token less: 1.2e-2."""
 
 
 def policy(shape: Shape = SHAPE, seed: int = 0) -> PreTrainedModel:
@@ -96,14 +98,14 @@ def test_micro_batches_add_up_to_the_batch(make_run: MakeRun, recipe: str) -> No
     for tokens in (24, 40, 90):
         pieces = gradients(make_run(f"scale.trainer.micro_batch_tokens={tokens}", recipe=recipe), mixed_batch())
         assert pieces[2] > 2
-        assert pieces[0] == pytest.approx(whole[0], rel=1e-5, abs=1e-7)
-        assert_close(whole[1], pieces[1], 1e-6)
+        assert pieces[0] == pytest.approx(whole[0], rel=ROUNDING, abs=1e-7)
+        assert_close(whole[1], pieces[1], ROUNDING)
 
 
 def test_micro_batches_add_up_for_a_mixture_of_experts(make_run: MakeRun) -> None:
     whole = gradients(make_run("scale.trainer.micro_batch_tokens=100000"), mixed_batch(), MOE)
     pieces = gradients(make_run("scale.trainer.micro_batch_tokens=24"), mixed_batch(), MOE)
-    assert_close(whole[1], pieces[1], 1e-6)
+    assert_close(whole[1], pieces[1], ROUNDING)
 
 
 @pytest.mark.parametrize("shape", [SHAPE, MOE], ids=["llama", "moe"])
@@ -121,7 +123,7 @@ def test_gradient_checkpointing_gives_the_same_gradients(
     monkeypatch.setattr(attention, "forward", counted)
     again = gradients(make_run("scale.trainer.gradient_checkpointing=true"), mixed_batch(), shape)
     assert len(calls) == 2 * shape.layers * again[2]  # forward, and once more in the backward pass
-    assert_close(plain[1], again[1], 1e-6)
+    assert_close(plain[1], again[1], ROUNDING)
 
 
 def test_mixed_precision_changes_the_gradients_a_little_and_not_the_weights(make_run: MakeRun) -> None:
