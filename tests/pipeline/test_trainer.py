@@ -28,8 +28,9 @@ MakeRun = Callable[..., RunConfig]
 SHAPE = TinyLlama(width=16, layers=2, heads=2, feed_forward=24, context=24)
 MOE = TinyMoe(width=16, layers=1, heads=2, feed_forward=24, context=24)
 PROMPT = (5, 6, 7)
-ROUNDING = 1e-5
-"""Of float32 sums in another order, which depends on the processor: 1.2e-6 was seen. One token less: 1.2e-2."""
+ROUNDING = 1e-6
+"""Of float32 sums in another order: 5e-7 of the whole gradient. Of one parameter, where terms cancel, it depends on the
+processor: 1.2e-6 was seen."""
 
 
 def policy(shape: Shape = SHAPE, seed: int = 0) -> PreTrainedModel:
@@ -91,6 +92,10 @@ def assert_close(first: dict[str, Tensor], second: dict[str, Tensor], relative: 
         assert (one - second[name]).norm() <= relative * one.norm(), name
 
 
+def joined(grads: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {"of all parameters": torch.cat([grad.flatten() for grad in grads.values()])}
+
+
 @pytest.mark.parametrize("recipe", ["scalerl", "deepseek_grpo", "qwen_dapo", "gspo", "dr_grpo"])
 def test_micro_batches_add_up_to_the_batch(make_run: MakeRun, recipe: str) -> None:
     whole = gradients(make_run("scale.trainer.micro_batch_tokens=100000", recipe=recipe), mixed_batch())
@@ -98,8 +103,9 @@ def test_micro_batches_add_up_to_the_batch(make_run: MakeRun, recipe: str) -> No
     for tokens in (24, 40, 90):
         pieces = gradients(make_run(f"scale.trainer.micro_batch_tokens={tokens}", recipe=recipe), mixed_batch())
         assert pieces[2] > 2
-        assert pieces[0] == pytest.approx(whole[0], rel=ROUNDING, abs=1e-7)
-        assert_close(whole[1], pieces[1], ROUNDING)
+        assert pieces[0] == pytest.approx(whole[0], rel=1e-5, abs=1e-7)
+        assert_close(joined(whole[1]), joined(pieces[1]), ROUNDING)
+        assert_close(whole[1], pieces[1], 10 * ROUNDING)
 
 
 def test_micro_batches_add_up_for_a_mixture_of_experts(make_run: MakeRun) -> None:
@@ -123,7 +129,7 @@ def test_gradient_checkpointing_gives_the_same_gradients(
     monkeypatch.setattr(attention, "forward", counted)
     again = gradients(make_run("scale.trainer.gradient_checkpointing=true"), mixed_batch(), shape)
     assert len(calls) == 2 * shape.layers * again[2]  # forward, and once more in the backward pass
-    assert_close(plain[1], again[1], 1e-6)
+    assert_close(plain[1], again[1], ROUNDING)
 
 
 def test_mixed_precision_changes_the_gradients_a_little_and_not_the_weights(make_run: MakeRun) -> None:
